@@ -1,0 +1,67 @@
+"""Feature extractors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import get_flattened_obs_dim
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import nn
+
+
+class SharedMLPExtractor(BaseFeaturesExtractor):
+    """Flattens the observation (all keys of a dictionary, in its order) into fully connected layers that policy and value share.
+
+    SB3's default for dictionaries gives policy and value a first layer of their own over the whole observation; sharing it saves
+    about a third of the time of an update. Use it with a smaller `net_arch`:
+    `policy_kwargs=dict(features_extractor_class=SharedMLPExtractor, net_arch=[256])`.
+
+    :param observation_space: `Dict` of flattenable spaces, or one such space
+    :param features_dim: width of the layers and number of features
+    :param n_layers: how many layers, at least 1
+    :param activation_fn: after each layer
+    :param ignore: keys of a dictionary observation that the network is not shown
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        features_dim: int = 256,
+        n_layers: int = 1,
+        activation_fn: type[nn.Module] = nn.Tanh,
+        ignore: Sequence[str] = (),
+    ) -> None:
+        super().__init__(observation_space, features_dim)
+        if n_layers < 1:
+            raise ValueError(f"n_layers must be at least 1, got {n_layers}")
+        self.keys: list[str] | None = None
+        if isinstance(observation_space, spaces.Dict):
+            if unknown := set(ignore) - set(observation_space.spaces):
+                raise ValueError(f"ignore names {sorted(unknown)}, which are not among the keys {list(observation_space.spaces)}")
+            self.keys = [key for key in observation_space.spaces if key not in ignore]
+            if not self.keys:
+                raise ValueError("ignore leaves no key of the observation")
+            width = sum(get_flattened_obs_dim(observation_space[key]) for key in self.keys)
+        elif ignore:
+            raise ValueError("ignore is for dictionary observations")
+        else:
+            width = get_flattened_obs_dim(observation_space)
+        layers: list[nn.Module] = []
+        for _ in range(n_layers):
+            layers += [nn.Linear(width, features_dim), activation_fn()]
+            width = features_dim
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, observations: th.Tensor | dict[str, th.Tensor]) -> th.Tensor:
+        """Features, (batch, features_dim)."""
+        if self.keys is None:
+            assert isinstance(observations, th.Tensor)
+            flat = observations.flatten(start_dim=1)
+        else:
+            assert isinstance(observations, dict)
+            flat = th.cat([observations[key].flatten(start_dim=1) for key in self.keys], dim=1)
+        features: th.Tensor = self.layers(flat)
+        return features

@@ -1,0 +1,311 @@
+"""Policies with a delegation head (MISSION A2): a delegation score against a learned threshold says whether to spawn, then a
+masked choice among the spawns or among the primitives says what to do.
+
+Without spawn actions, or with `delegation_head=False`, these are sb3-contrib's maskable policies, weight for weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from gymnasium import spaces
+from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
+from sb3_contrib.common.maskable.policies import (
+    MaskableActorCriticCnnPolicy,
+    MaskableActorCriticPolicy,
+    MaskableMultiInputActorCriticPolicy,
+)
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
+from torch import nn
+from torch.distributions import Categorical
+from torch.nn import functional as F
+from typing_extensions import Self
+
+from rao_agents.checkpoint import File, load_policy, save_policy
+from rao_agents.tap import masks_from_observation
+
+EXCLUDED = -1e8
+"""Log-probability written for masked actions: exp() of it is exactly 0, and unlike -inf it has no NaN gradients."""
+
+
+class DelegationHead(nn.Module):
+    """Logits of all actions, and by how much the delegation score exceeds the threshold.
+
+    The score is linear in the latent and has no bias, so that the threshold is the only constant in the comparison.
+
+    :param latent_dim: width of the policy's latent
+    :param n_actions: primitives and spawns
+    :param initial_threshold: where the threshold starts; 0 delegates with probability 1/2 where both are possible
+    :param threshold_scale: the threshold is this factor times its parameter. SB3 gives all parameters one learning rate, at which
+        a bare threshold would hardly move: the factor is its own rate under Adam.
+    """
+
+    def __init__(self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0) -> None:
+        super().__init__()
+        if not threshold_scale > 0:
+            raise ValueError(f"threshold_scale must be positive, got {threshold_scale}")
+        self.logits = nn.Linear(latent_dim, n_actions)
+        self.score = nn.Linear(latent_dim, 1, bias=False)
+        self.threshold_scale = threshold_scale
+        self.raw_threshold = nn.Parameter(th.full((1,), initial_threshold / threshold_scale))
+
+    @property
+    def threshold(self) -> th.Tensor:
+        """The threshold, shape (1,)."""
+        return self.raw_threshold * self.threshold_scale
+
+    def forward(self, latent: th.Tensor) -> th.Tensor:
+        """(batch, n_actions + 1): the logits, and score - threshold in the last column."""
+        return th.cat([self.logits(latent), self.score(latent) - self.threshold], dim=1)
+
+
+class DelegationDistribution(MaskableDistribution):
+    """P(spawn) = sigmoid(score - threshold), then a softmax among the allowed actions of the chosen side.
+
+    Everything (probabilities, entropy, samples) comes from one vector of joint log-probabilities, built after masking. Where
+    only one side is allowed, the gate is forced and neither score nor threshold matters.
+
+    :param n_actions: primitives and spawns
+    :param spawn_actions: indices of the spawns, at least one
+    :param head_kwargs: of the `DelegationHead`
+    """
+
+    def __init__(self, n_actions: int, spawn_actions: Sequence[int], **head_kwargs: float) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+        self.head_kwargs = head_kwargs
+        self.spawns = th.zeros(n_actions, dtype=th.bool)
+        self.spawns[list(spawn_actions)] = True
+
+    def proba_distribution_net(self, latent_dim: int) -> nn.Module:
+        """The head whose output `proba_distribution` takes."""
+        return DelegationHead(latent_dim, self.n_actions, **self.head_kwargs)
+
+    def proba_distribution(self, action_logits: th.Tensor) -> DelegationDistribution:
+        """Take the head's output, (batch, n_actions + 1), with no action masked yet."""
+        self.raw_logits, self.margin = action_logits[:, :-1], action_logits[:, -1:]
+        if self.spawns.device != action_logits.device:
+            self.spawns = self.spawns.to(action_logits.device)
+        self._allowed: th.Tensor | None = None
+        self._joint: th.Tensor | None = None
+        return self
+
+    def apply_masking(self, masks: MaybeMasks) -> None:
+        """Allow only the actions whose mask is true, (batch, n_actions) or anything of that many elements; None allows all.
+
+        A row that allows nothing at all is read as one that allows everything.
+        """
+        self._joint = None
+        if masks is None:
+            self._allowed = None
+        else:
+            allowed = th.as_tensor(masks, device=self.raw_logits.device).reshape(self.raw_logits.shape).bool()
+            self._allowed = allowed | ~allowed.any(dim=1, keepdim=True)
+
+    @property
+    def log_probs(self) -> th.Tensor:
+        """Joint log-probabilities of all actions, (batch, n_actions); EXCLUDED where masked."""
+        if self._joint is None:
+            self._joint = self._build()
+        return self._joint
+
+    def _build(self) -> th.Tensor:
+        allowed = self.spawns.new_ones(self.raw_logits.shape) if self._allowed is None else self._allowed
+        spawns = allowed & self.spawns
+        primitives = allowed & ~self.spawns
+        self.may_spawn = spawns.any(dim=1, keepdim=True)
+        self.allowed, self.open = allowed, self.may_spawn & primitives.any(dim=1, keepdim=True)  # (batch, n_actions), (batch, 1)
+        excluded = self.raw_logits.new_tensor(EXCLUDED)
+        zero = self.raw_logits.new_zeros(())
+        gate_spawn = th.where(self.open, F.logsigmoid(self.margin), zero)
+        gate_act = th.where(self.open, F.logsigmoid(-self.margin), zero)
+        norm_spawn = th.logsumexp(th.where(spawns, self.raw_logits, excluded), dim=1, keepdim=True)
+        norm_act = th.logsumexp(th.where(primitives, self.raw_logits, excluded), dim=1, keepdim=True)
+        shift = th.where(self.spawns, gate_spawn - norm_spawn, gate_act - norm_act)
+        return th.where(allowed, self.raw_logits + shift, excluded)
+
+    @property
+    def probs(self) -> th.Tensor:
+        """Probabilities, (batch, n_actions)."""
+        return self.log_probs.exp()
+
+    @property
+    def distribution(self) -> Categorical:
+        """The same as a torch distribution, for code that expects one."""
+        return Categorical(logits=self.log_probs, validate_args=False)
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        """Log-probability of `actions` (batch,), shape (batch,)."""
+        return self.log_probs.gather(1, actions.long().reshape(-1, 1)).squeeze(1)
+
+    def entropy(self) -> th.Tensor:
+        """Entropy of the joint choice, (batch,)."""
+        # Excluded actions: exp(-1e8) * -1e8 is -0.0, and its gradient is stopped by the `where` that excluded them.
+        return -(self.log_probs.exp() * self.log_probs).sum(dim=1)
+
+    def sample(self) -> th.Tensor:
+        """One action per row, (batch,)."""
+        return th.multinomial(self.probs, 1).squeeze(1)
+
+    def mode(self) -> th.Tensor:
+        """Delegate exactly when the score exceeds the threshold (where both sides are allowed), then the side's best action."""
+        if self._joint is None:
+            self._joint = self._build()
+        delegate = th.where(self.open, self.margin > 0, self.may_spawn)
+        candidates = self.allowed & (self.spawns == delegate)
+        return th.where(candidates, self.raw_logits, self.raw_logits.new_tensor(-th.inf)).argmax(dim=1)
+
+    def actions_from_params(self, action_logits: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        return self.proba_distribution(action_logits).get_actions(deterministic=deterministic)
+
+    def log_prob_from_params(self, action_logits: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actions = self.actions_from_params(action_logits)
+        return actions, self.log_prob(actions)
+
+
+class DelegationMixin:
+    """Puts the delegation head on a maskable actor-critic policy, and reads masks from observations that carry them.
+
+    Parameters besides the policy's own:
+
+    :param spawn_actions: indices of the spawn actions; none makes the policy sb3-contrib's own
+    :param delegation_head: False keeps the plain masked softmax over all actions
+    :param initial_threshold, threshold_scale: of the `DelegationHead`
+    """
+
+    # From the policies this is mixed into.
+    action_space: spaces.Space[Any]
+    action_net: nn.Module
+    action_dist: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        spawn_actions: Sequence[int] = (),
+        delegation_head: bool = True,
+        initial_threshold: float = 0.0,
+        threshold_scale: float = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        self.spawn_actions = tuple(int(action) for action in spawn_actions)
+        self.delegation_head = bool(delegation_head)
+        self._head_kwargs = {"initial_threshold": float(initial_threshold), "threshold_scale": float(threshold_scale)}
+        # [sum of score - threshold, decisions] while collecting, where both sides were open.
+        self._decisions: th.Tensor | None = None
+        super().__init__(*args, **kwargs)
+
+    @property
+    def delegates(self) -> bool:
+        """Whether there is a delegation head."""
+        return self.delegation_head and bool(self.spawn_actions)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        if self.delegates:
+            if not isinstance(self.action_space, spaces.Discrete):
+                raise ValueError(f"a delegation head needs a Discrete action space, got {self.action_space}")
+            # The policy's constructor has no hook for its distribution; it is used from here on only.
+            self.action_dist = DelegationDistribution(int(self.action_space.n), self.spawn_actions, **self._head_kwargs)
+        super()._build(lr_schedule)  # type: ignore[misc]
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        data: dict[str, Any] = super()._get_constructor_parameters()  # type: ignore[misc]
+        return data | {
+            "share_features_extractor": self.share_features_extractor,  # type: ignore[attr-defined]  # upstream leaves it out
+            "spawn_actions": self.spawn_actions,
+            "delegation_head": self.delegation_head,
+            **self._head_kwargs,
+        }
+
+    def save(self, path: File) -> None:
+        """Write the policy alone, without pickles."""
+        save_policy(cast(BasePolicy, self), path)
+
+    @classmethod
+    def load(cls, path: File, device: th.device | str = "auto") -> Self:
+        """Read a policy that `save` wrote; no code in the file is run.
+
+        :raises ValueError: it is another class's
+        """
+        policy = load_policy(path, device)
+        if not isinstance(policy, cls):
+            raise ValueError(f"the file holds a {type(policy).__name__}, not a {cls.__name__}")
+        return policy
+
+    def forward(
+        self, obs: Any, deterministic: bool = False, action_masks: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Actions, values and log-probabilities, as the base class has them; counts the decisions for the log on the way."""
+        result: tuple[th.Tensor, th.Tensor, th.Tensor] = super().forward(obs, deterministic, action_masks)  # type: ignore[misc]
+        if self.delegates:
+            with th.no_grad():
+                open_ = self.action_dist.open
+                seen = th.stack([(self.action_dist.margin * open_).sum(), open_.sum().float()])
+                self._decisions = seen if self._decisions is None else self._decisions + seen
+        return result
+
+    def pop_delegation_score(self) -> float | None:
+        """Mean score of the decisions since the last call in which both sides were open; None if there was none."""
+        decisions, self._decisions = self._decisions, None
+        if decisions is None or decisions[1] == 0:
+            return None
+        return float(decisions[0] / decisions[1]) + self.delegation_threshold
+
+    @property
+    def delegation_threshold(self) -> float:
+        """The learned threshold; set it to make a trained policy delegate more (lower) or less (higher).
+
+        :raises RuntimeError: the policy has no delegation head
+        """
+        return float(self._head().threshold.detach())
+
+    @delegation_threshold.setter
+    def delegation_threshold(self, value: float) -> None:
+        head = self._head()
+        with th.no_grad():
+            head.raw_threshold.fill_(float(value) / head.threshold_scale)
+
+    def delegation_score(self, obs: PyTorchObs) -> th.Tensor:
+        """The delegation score of observations, (batch,): compare with `delegation_threshold`."""
+        features = self.extract_features(obs)  # type: ignore[attr-defined]
+        if not self.share_features_extractor:  # type: ignore[attr-defined]
+            features = features[0]
+        latent = self.mlp_extractor.forward_actor(features)  # type: ignore[attr-defined]
+        score: th.Tensor = self._head().score(latent).squeeze(1)
+        return score
+
+    def _head(self) -> DelegationHead:
+        if not isinstance(self.action_net, DelegationHead):
+            raise RuntimeError("this policy has no delegation head: its environment has no spawn actions, or delegation_head=False")
+        return self.action_net
+
+    def predict(
+        self,
+        observation: npt.NDArray[Any] | dict[str, npt.NDArray[Any]],
+        state: tuple[npt.NDArray[Any], ...] | None = None,
+        episode_start: npt.NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+        action_masks: npt.NDArray[np.bool_] | None = None,
+    ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
+        """As the base class; without `action_masks`, those in the observation (`action_mask`) are used."""
+        if action_masks is None and isinstance(self.action_space, spaces.Discrete):
+            action_masks = masks_from_observation(observation, int(self.action_space.n))
+        result: tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]
+        result = super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[misc]
+        return result
+
+
+class DelegationPolicy(DelegationMixin, MaskableActorCriticPolicy):  # type: ignore[misc]
+    """Maskable actor-critic with a delegation head, for plain observations (`MlpPolicy`)."""
+
+
+class DelegationCnnPolicy(DelegationMixin, MaskableActorCriticCnnPolicy):  # type: ignore[misc]
+    """Maskable actor-critic with a delegation head, for images (`CnnPolicy`)."""
+
+
+class MultiInputDelegationPolicy(DelegationMixin, MaskableMultiInputActorCriticPolicy):  # type: ignore[misc]
+    """Maskable actor-critic with a delegation head, for dictionary observations (`MultiInputPolicy`)."""

@@ -1,0 +1,429 @@
+"""Rollout buffers in which every frame is a trajectory of its own (MISSION A4).
+
+They stand in for sb3-contrib's maskable buffers: the same `add`, `get` and samples, so that its training loop is used as it is. What differs:
+transitions jump over the children of a frame, spawns that are pending at a rollout's end are carried into the next rollouts until
+they complete, and minibatches are drawn from completed transitions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from gymnasium import spaces
+from rao_envs.core.callstack import FrameFacts
+from sb3_contrib.common.maskable.buffers import (
+    MaskableDictRolloutBuffer,
+    MaskableDictRolloutBufferSamples,
+    MaskableRolloutBuffer,
+    MaskableRolloutBufferSamples,
+)
+
+from rao_agents.frame_gae import (
+    LOST_FRAME,
+    NO_FRAME,
+    NO_ROW,
+    OPEN,
+    PENDING,
+    ROW,
+    close_rollout,
+    frame_advantages,
+    record_step,
+)
+
+Obs = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
+Samples = MaskableRolloutBufferSamples | MaskableDictRolloutBufferSamples
+ValueFunction = Callable[[Obs], npt.NDArray[np.float32]]
+
+PLAIN = ""
+"""The one key under which a plain (not dictionary) observation is stored."""
+
+
+class ProtocolError(RuntimeError):
+    """An environment reported something about its frames that the spawn protocol does not allow."""
+
+
+class CarriedRows(NamedTuple):
+    """Pending spawns that outlive their rollout: at most one for each open frame but the acting one."""
+
+    observations: dict[str, npt.NDArray[Any]]  # key -> (rows, *shape); the key is PLAIN for plain observations
+    actions: npt.NDArray[Any]  # (rows, 1)
+    action_masks: npt.NDArray[np.bool_]  # (rows, n_actions)
+    log_probs: npt.NDArray[np.float32]  # (rows,) under the policy that acted
+    rows: npt.NDArray[Any]  # (rows,) dtype ROW
+
+
+class FrameRolloutBufferMixin:
+    """Makes a maskable rollout buffer keep frames apart. Use `FrameRolloutBuffer` or `FrameDictRolloutBuffer`.
+
+    The life of a rollout is SB3's: `reset`, then `record` (by the environment tap) and `add` (by the algorithm) for each step,
+    `compute_returns_and_advantage`, `get` for each epoch.
+
+    :param depth_weighting: exponent alpha >= 0: advantages at depth d are weighted in proportion to n_d ** -alpha (n_d rows at that
+        depth), with mean 1 over the rows, so that deep levels with many frames do not drown the root. 0 weights all rows alike, 1 gives every level the same total.
+    :param normalize_advantage: bring the advantages of a rollout to mean 0 and standard deviation 1, once over all its rows
+    :param seed: of the buffer's own generator, which orders the minibatches; None for a fresh one
+
+    Other parameters are those of `stable_baselines3.common.buffers.RolloutBuffer`.
+    """
+
+    # From RolloutBuffer.
+    buffer_size: int
+    n_envs: int
+    gamma: float
+    gae_lambda: float
+    device: th.device
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    obs_shape: Any
+    action_dim: int
+    mask_dims: int
+    pos: int
+    full: bool
+    generator_ready: bool
+    observations: Any
+    actions: npt.NDArray[Any]
+    action_masks: npt.NDArray[Any]
+    rewards: npt.NDArray[np.float32]
+    returns: npt.NDArray[np.float32]
+    advantages: npt.NDArray[np.float32]
+    values: npt.NDArray[np.float32]
+    log_probs: npt.NDArray[np.float32]
+    episode_starts: npt.NDArray[np.float32]
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: th.device | str = "auto",
+        gae_lambda: float = 1.0,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+        depth_weighting: float = 0.0,
+        normalize_advantage: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        if not isinstance(action_space, spaces.Discrete):
+            raise ValueError(f"frames need a Discrete action space (primitives and spawns), got {action_space}")
+        self.depth_weighting = depth_weighting
+        self.normalize_advantage = normalize_advantage
+        self.rng = np.random.default_rng(seed)
+        self.value_function: ValueFunction | None = None
+        # The call stacks, as far as this buffer has seen them: (n_envs, depths), (n_envs,), (n_envs,).
+        self.frames = _no_frames(n_envs, 1)
+        self.acting = np.zeros(n_envs, np.int64)
+        self.episode = np.zeros(n_envs, np.int64)
+        self.carried: CarriedRows | None = None
+        self.n_carried = 0  # rows in the slots after this rollout's steps
+        self.tally = np.zeros(3, np.int64)
+        self._unsettled = False  # steps were recorded since the last rollout was settled
+        self._capacity = -1
+        super().__init__(buffer_size, observation_space, action_space, device, gae_lambda, gamma, n_envs)  # type: ignore[call-arg]
+
+    def seed(self, seed: int | None) -> None:
+        """Start the generator of the minibatch order again."""
+        self.rng = np.random.default_rng(seed)
+
+    # -- the row table -------------------------------------------------------------------------------------------------------
+
+    @property
+    def n_step_rows(self) -> int:
+        """Rows of this rollout's own steps: buffer_size * n_envs; the carried rows come after them."""
+        return self.buffer_size * self.n_envs
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in use."""
+        return self.n_step_rows + self.n_carried
+
+    def _allocate(self, capacity: int) -> None:
+        """Make the flat stores, for all rows of a rollout and `capacity` carried ones; the (step, env) arrays of SB3 are views of them."""
+        self._capacity = capacity
+        size = self.n_step_rows + capacity
+        grid = (self.buffer_size, self.n_envs)
+        shapes = self.obs_shape if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.obs_shape}
+        dtypes = {key: (self.observation_space[key] if key else self.observation_space).dtype for key in shapes}
+        self.mask_dims = int(cast(spaces.Discrete, self.action_space).n)
+        self.flat_observations = {key: np.zeros((size, *shape), dtypes[key]) for key, shape in shapes.items()}
+        self.flat_actions = np.zeros((size, self.action_dim), self.action_space.dtype)
+        self.flat_masks = np.ones((size, self.mask_dims), np.bool_)
+        self.flat_log_probs = np.zeros(size, np.float32)
+        self.flat_values = np.zeros(size, np.float32)
+        self.flat_advantages = np.zeros(size, np.float32)
+        self.rows = np.zeros(size, ROW)
+        views = {key: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:]) for key, flat in self.flat_observations.items()}
+        self._observation_views = views if isinstance(self.observation_space, spaces.Dict) else views[PLAIN]
+        self._views = {
+            name: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:])
+            for name, flat in {
+                "actions": self.flat_actions,
+                "action_masks": self.flat_masks,
+                "log_probs": self.flat_log_probs,
+                "values": self.flat_values,
+                "advantages": self.flat_advantages,
+            }.items()
+        }
+        self._views |= {name: np.zeros(grid, np.float32) for name in ("rewards", "returns", "episode_starts")}
+
+    def reset(self) -> None:
+        """Begin a rollout: put the carried rows in place and forget the others. Stores are reused, not allocated anew."""
+        if self._unsettled:
+            self.carried = None  # the last rollout was broken off: its pending spawns went on without us
+            self._unsettled = False
+        pending = len(self.carried.rows) if self.carried is not None else 0
+        # One pending spawn for each level above the acting frame: memory is bounded by n_envs * (max_depth + 1) carried rows.
+        capacity = self.n_envs * self.frames.shape[1]
+        if self._capacity < max(capacity, pending):
+            self._allocate(max(capacity, pending))
+        self.observations = self._observation_views
+        for name, view in self._views.items():
+            setattr(self, name, view)
+        self.flat_masks.fill(True)
+        self.tally.fill(0)
+        self.pos, self.full, self.generator_ready = 0, False, False
+        self.frames["row"] = NO_ROW
+        self.n_carried = self._place_carried()
+
+    def _place_carried(self) -> int:
+        """Copy the carried rows whose frames are still open into their slots; returns how many there are."""
+        if self.carried is None:
+            return 0
+        rows = self.carried.rows
+        env, depth = rows["env"], rows["depth"]
+        alive = (self.episode[env] == rows["episode"]) & (self.frames["frame_id"][env, depth] == rows["frame_id"])
+        count = int(np.count_nonzero(alive))
+        slots = slice(self.n_step_rows, self.n_step_rows + count)
+        for key, flat in self.flat_observations.items():
+            flat[slots] = self.carried.observations[key][alive]
+        self.flat_actions[slots] = self.carried.actions[alive]
+        self.flat_masks[slots] = self.carried.action_masks[alive]
+        self.flat_log_probs[slots] = self.carried.log_probs[alive]
+        self.rows[slots] = rows[alive]
+        # Links between rows hold within one rollout only: the parents' rows moved to other slots, too.
+        self.frames["row"][env[alive], depth[alive]] = np.arange(slots.start, slots.stop)
+        above = np.maximum(depth[alive] - 1, 0)
+        self.rows["parent"][slots] = np.where(depth[alive] > 0, self.frames["row"][env[alive], above], NO_ROW)
+        return count
+
+    # -- collecting ----------------------------------------------------------------------------------------------------------
+
+    def restart(self, frame_id: npt.NDArray[np.int64], depth: npt.NDArray[np.int32]) -> None:
+        """Take note that all episodes began anew, outside the rollout: nothing that was pending can complete.
+
+        :param frame_id, depth: the frames that act next, (n_envs,)
+        """
+        self.episode += 1
+        self.frames = _no_frames(self.n_envs, max(self.frames.shape[1], int(depth.max()) + 1))
+        self.frames["frame_id"][np.arange(self.n_envs), depth] = frame_id
+        self.acting[:] = depth
+        self.carried = None
+
+    def record(
+        self,
+        rewards: npt.NDArray[np.float32],
+        dones: npt.NDArray[np.bool_],
+        facts: FrameFacts,
+        step_cost: float = 0.0,
+        delegation_bonus: float = 0.0,
+    ) -> None:
+        """Enter one step's frames; call it before the step's `add`.
+
+        :param rewards, dones: as the environment gave them, (n_envs,)
+        :param facts: the frames after the step
+        :param step_cost: what each decision costs the frame that took it
+        :param delegation_bonus: paid once to a frame that ends, times the average success of its children, if it had any
+        :raises ProtocolError: the facts contradict those of the steps before
+        """
+        depths = max(facts.returned.shape[1], int(facts.depth.max()) + 1)
+        if depths > self.frames.shape[1]:
+            wider = _no_frames(self.n_envs, depths)
+            wider[:, : self.frames.shape[1]] = self.frames
+            self.frames = wider
+        self._unsettled = True
+        code, env, depth = record_step(
+            self.pos,
+            self.gamma,
+            step_cost,
+            delegation_bonus,
+            rewards,
+            dones,
+            facts.frame_id,
+            facts.depth,
+            facts.n_returned,
+            facts.returned,
+            self.frames,
+            self.acting,
+            self.episode,
+            self.rows,
+            self.tally,
+        )
+        if code == LOST_FRAME:
+            raise ProtocolError(
+                f"environment {env}: frame {facts.frame_id[env]} acts at depth {facts.depth[env]}, but frame "
+                f"{self.frames['frame_id'][env, depth]} at depth {depth} was never reported as returned. Each frame that ends must be listed in "
+                "info['returned'] (or facts.returned) at the step at which it ends."
+            )
+
+    # -- after the rollout ---------------------------------------------------------------------------------------------------
+
+    def compute_returns_and_advantage(self, last_values: th.Tensor, dones: npt.NDArray[np.bool_]) -> None:
+        """Compute advantages and returns of the completed transitions, and set the pending ones aside for the next rollout.
+
+        :param last_values: value of the observations after the last step, n_envs elements
+        :param dones: unused: the ends of episodes are among the recorded facts
+        """
+        last = last_values.detach().cpu().numpy().astype(np.float32).reshape(-1)
+        pending = np.empty(self.frames.size, np.int64)
+        count = close_rollout(self.frames, self.acting, self.rows, pending)
+        self._revalue_carried()
+        n_rows = self.n_rows
+        frame_advantages(n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages)
+        self.valid = self.rows["next"][:n_rows] != PENDING
+        self.carried = self._set_aside(np.sort(pending[:count]))
+        self._unsettled = False
+        self.rewards[:] = self.rows["reward"][: self.n_step_rows].reshape(self.rewards.shape)
+        self.returns[:] = self.advantages + self.values
+
+    def _revalue_carried(self) -> None:
+        """Carried rows were valued by an older network: value those that completed with today's."""
+        slots = np.arange(self.n_step_rows, self.n_rows)
+        done = slots[self.rows["next"][slots] != PENDING]
+        if not done.size:
+            return
+        if self.value_function is None:
+            raise RuntimeError("set value_function (observations -> values) before computing advantages: carried rows need it")
+        batch = {key: flat[done] for key, flat in self.flat_observations.items()}
+        values = self.value_function(batch if isinstance(self.observation_space, spaces.Dict) else batch[PLAIN])
+        self.flat_values[done] = np.asarray(values, np.float32).reshape(-1)
+
+    def _set_aside(self, index: npt.NDArray[np.int64]) -> CarriedRows:
+        """Copies of the rows at `index`."""
+        return CarriedRows(
+            observations={key: flat[index] for key, flat in self.flat_observations.items()},
+            actions=self.flat_actions[index],
+            action_masks=self.flat_masks[index],
+            log_probs=self.flat_log_probs[index],
+            rows=self.rows[index],
+        )
+
+    def depth_weights(self, depth: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Weights for rows at these depths: in proportion to (rows at the depth) ** -depth_weighting, mean 1. Shape (rows,)."""
+        if self.depth_weighting == 0.0 or not depth.size:
+            return np.ones(depth.size, np.float32)
+        counts = np.bincount(depth).astype(np.float64)
+        weights = counts[depth] ** -self.depth_weighting
+        return cast(npt.NDArray[np.float32], (weights / weights.mean()).astype(np.float32))
+
+    def _prepare(self) -> None:
+        """Gather the completed transitions: from here on `values` and the like hold one entry for each of them, as the training loop's
+        explained variance expects."""
+        chosen = np.flatnonzero(self.valid)
+        self.values = self.flat_values[chosen]
+        self.log_probs = self.flat_log_probs[chosen]
+        self.advantages = self.flat_advantages[chosen]
+        self.returns = self.advantages + self.values
+        training = self.advantages
+        if self.normalize_advantage and training.size > 1:
+            training = (training - training.mean()) / (training.std(ddof=1) + 1e-8)
+        training = training * self.depth_weights(self.rows["depth"][chosen])
+        # On the CPU these share memory with the stores; only the minibatches are copied.
+        self._tensors = {key: th.as_tensor(flat, device=self.device) for key, flat in self.flat_observations.items()}
+        self._columns = [
+            th.as_tensor(array, device=self.device)
+            for array in (
+                self.flat_actions[chosen],
+                self.values,
+                self.log_probs,
+                training.astype(np.float32),
+                self.returns,
+                self.flat_masks[chosen],
+            )
+        ]
+        self._chosen = th.as_tensor(chosen, device=self.device)
+        self.generator_ready = True
+
+    def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:
+        """One epoch of minibatches over the completed transitions, in random order.
+
+        Their sizes differ by one row at most and are close to `batch_size` (None: everything at once); none has a single row
+        unless there is only one transition.
+        """
+        if not self.full:
+            raise RuntimeError("the rollout is not complete: add buffer_size steps first")
+        if not self.generator_ready:
+            self._prepare()
+        n = len(self.values)
+        batches = 1 if batch_size is None else max(1, min(round(n / batch_size), n // 2))
+        for part in np.array_split(self.rng.permutation(n), batches):
+            if part.size:
+                yield self._batch(th.as_tensor(part, device=self.device))
+
+    def _batch(self, index: th.Tensor) -> Samples:
+        at = self._chosen[index]
+        actions, values, log_probs, advantages, returns, masks = (column[index] for column in self._columns)
+        if isinstance(self.observation_space, spaces.Dict):
+            observations = {key: tensor[at] for key, tensor in self._tensors.items()}
+            return MaskableDictRolloutBufferSamples(observations, actions, values, log_probs, advantages, returns, masks)
+        return MaskableRolloutBufferSamples(self._tensors[PLAIN][at], actions, values, log_probs, advantages, returns, masks)
+
+    # -- figures and state ---------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> dict[str, float]:
+        """What the rollout looked like: see the metrics of `RecursivePPO`."""
+        depth = self.rows["depth"][: self.n_step_rows]
+        figures = {
+            "frames/carried": float(len(self.carried.rows)) if self.carried is not None else 0.0,
+            "frames/transitions": float(np.count_nonzero(self.valid)),
+            "frames/depth_mean": float(depth.mean()),
+            "frames/depth_max": float(self.tally[2] - 1),
+        }
+        if self.tally[0]:
+            figures["frames/child_success"] = float(self.tally[1] / self.tally[0])
+        return figures
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that outlives a rollout, as independent copies: see `set_state`."""
+        return {
+            "frame_id": self.frames["frame_id"].copy(),
+            "acting": self.acting.copy(),
+            "episode": self.episode.copy(),
+            "carried": None if self.carried is None else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Put back what `get_state` returned.
+
+        :raises ValueError: it belongs to another number of environments
+        """
+        frame_id = np.asarray(state["frame_id"])
+        if frame_id.shape[0] != self.n_envs:
+            raise ValueError(f"this state is of {frame_id.shape[0]} environments, the buffer has {self.n_envs}")
+        self.frames = _no_frames(*frame_id.shape)
+        self.frames["frame_id"] = frame_id
+        self.acting[:] = state["acting"]
+        self.episode[:] = state["episode"]
+        carried = state["carried"]
+        self.carried = None if carried is None else CarriedRows(**carried)
+        self.rng.bit_generator.state = state["rng"]
+        self._unsettled = False
+        self.reset()
+
+
+def _no_frames(n_envs: int, depths: int) -> npt.NDArray[Any]:
+    frames = np.empty((n_envs, depths), OPEN)
+    frames["frame_id"] = NO_FRAME
+    frames["row"] = NO_ROW
+    return frames
+
+
+class FrameRolloutBuffer(FrameRolloutBufferMixin, MaskableRolloutBuffer):  # type: ignore[misc]
+    """Frame-wise rollout buffer for plain observations; see `FrameRolloutBufferMixin`."""
+
+
+class FrameDictRolloutBuffer(FrameRolloutBufferMixin, MaskableDictRolloutBuffer):  # type: ignore[misc]
+    """Frame-wise rollout buffer for dictionary observations; see `FrameRolloutBufferMixin`."""

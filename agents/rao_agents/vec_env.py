@@ -1,0 +1,197 @@
+"""A native Stable-Baselines3 `VecEnv` over the batch kernels, masks and call-structure facts included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.callstack import EVENTS, FrameFacts
+from rao_envs.core.vector import RecursiveVectorEnv
+
+
+class RecursiveVecEnv(VecEnv):
+    """`n` environments in one batch, with SB3's conventions: automatic resets, `terminal_observation`, `TimeLimit.truncated`.
+
+    `infos[i]` has the content of the single environment's `info`; `facts` says the same for the whole batch as arrays (after an
+    automatic reset: the new episode's root, and the frames that ended with the old one).
+
+    Args:
+        vector_env: a `RecursiveVectorEnv` that has just been made; it must not be used elsewhere afterwards.
+    """
+
+    def __init__(self, vector_env: RecursiveVectorEnv) -> None:
+        self.vector_env = vector_env
+        self.batch: RecursiveBatch = vector_env.batch
+        self.render_mode = None
+        self.facts: FrameFacts = self.batch.facts
+        self._actions: npt.NDArray[np.int64] = np.zeros(self.batch.n, np.int64)
+        self._seeded = np.zeros(self.batch.n, np.bool_)
+        super().__init__(self.batch.n, self.batch.observation_space, self.batch.action_space)
+
+    @property
+    def spawn_actions(self) -> npt.NDArray[np.int64]:
+        """Indices of the spawn actions."""
+        return self.batch.spawn_actions
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of all actions."""
+        return self.batch.action_names
+
+    def reset(self) -> VecEnvObs:
+        """Begin new episodes everywhere; seeds set by `seed()` are used once, as in SB3."""
+        for i, value in enumerate(self._seeds):
+            if value is None and not self._seeded[i]:
+                value = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+            if value is not None:
+                self.batch.seed(i, value)
+                self._seeded[i] = True
+        self.batch.reset()
+        self._reset_seeds()
+        self._reset_options()
+        self.facts = self.batch.facts
+        self.reset_infos = [self._info(i, self.facts) for i in range(self.num_envs)]
+        return self.batch.obs
+
+    def step_async(self, actions: npt.NDArray[Any]) -> None:
+        """Remember the actions of the next step."""
+        self._actions = self.batch.check_actions(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Step the batch; finished environments begin their next episode at once."""
+        batch = self.batch
+        batch.step(self._actions)
+        episodes = batch.stack.episodes
+        rewards = episodes["reward"].astype(np.float32)
+        done = batch.done
+        facts = batch.facts
+        infos = [self._info(i, facts) for i in range(self.num_envs)]
+        over = np.flatnonzero(done)
+        if len(over):
+            final = batch.obs
+            for i in over:
+                infos[i]["is_success"] = bool(episodes["success"][i])
+                infos[i]["tree"] = batch.tree(i)
+                infos[i]["TimeLimit.truncated"] = bool(episodes["truncated"][i])
+                infos[i]["terminal_observation"] = {name: array[i] for name, array in final.items()}
+            batch.reset(over)
+            facts = batch.facts._replace(n_returned=facts.n_returned, returned=facts.returned)
+        self.facts = facts
+        return batch.obs, rewards, done, infos
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Which actions are allowed now, bool (n, n_actions)."""
+        return self.batch.buffers.action_mask.astype(np.bool_)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether `get_attr` or `env_method` would find it."""
+        return hasattr(self, attr_name)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """The batch's attribute, once per environment."""
+        value = getattr(self, attr_name)
+        return [value for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Not offered: what the environments are is fixed when they are made."""
+        raise AttributeError(f"{attr_name} of a RecursiveVecEnv cannot be set: pass keyword arguments to make_vec_env")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
+        """Per-environment results of a method: `action_masks`, `get_state` or `set_state`."""
+        chosen = list(self._get_indices(indices))
+        if method_name == "action_masks":
+            masks = self.action_masks()
+            return [masks[i] for i in chosen]
+        if method_name == "get_state":
+            return [self.batch.get_state(i) for i in chosen]
+        if method_name == "set_state":
+            result = [self.batch.set_state(*method_args, i, **method_kwargs) for i in chosen]
+            self.facts = self.batch.facts
+            return result
+        raise AttributeError(f"a RecursiveVecEnv has the per-environment methods action_masks, get_state, set_state; not {method_name}")
+
+    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None) -> list[bool]:
+        """Never: the batch has no Gymnasium wrappers."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
+        """No pictures: render single environments."""
+        return [None] * self.num_envs
+
+    def _info(self, i: int, facts: FrameFacts) -> dict[str, Any]:
+        info: dict[str, Any] = {
+            "frame_id": int(facts.frame_id[i]),
+            "parent_id": int(facts.parent_id[i]),
+            "depth": int(facts.depth[i]),
+            "event": EVENTS[facts.event[i]],
+            "returned": self.batch.returned(i) if facts.n_returned[i] else (),
+            "action_mask": self.batch.buffers.action_mask[i].copy(),
+        }
+        if self.batch.feedback == "dense":
+            info["dense_reward"] = float(self.batch.stack.episodes["dense"][i])
+        return info
+
+
+class VecDenseReward(VecEnvWrapper):
+    """Adds `weight * info["dense_reward"]` to the reward (PROTOCOL rule 11); wrap it outside `VecMonitor`, which then still sees the task's."""
+
+    def __init__(self, venv: VecEnv, weight: float) -> None:
+        super().__init__(venv)
+        self.weight = weight
+
+    def reset(self) -> VecEnvObs:
+        """As the wrapped environment."""
+        return self.venv.reset()
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """As the wrapped environment, with the progress paid."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        progress = np.array([info["dense_reward"] for info in infos], np.float32)
+        return observations, rewards + np.float32(self.weight) * progress, dones, infos
+
+
+def make_vec_env(
+    env_id: str,
+    n_envs: int = 1,
+    seed: int | None = None,
+    *,
+    dense_weight: float = 0.0,
+    monitor: bool = True,
+    **kwargs: Any,
+) -> VecEnv:
+    """Make `n_envs` environments of a registered recursive id as one fast SB3 `VecEnv`.
+
+    Args:
+        env_id: for instance "RAO/Maze-20x20".
+        n_envs: how many.
+        seed: environment i starts from seed + i; None draws fresh seeds.
+        dense_weight: weight of dense feedback added to the reward; not 0 implies `feedback="dense"`.
+        monitor: wrap in `VecMonitor`, so that `ep_rew_mean`, `success_rate` and `evaluate_policy` see true episodes.
+        **kwargs: the environment's own keyword arguments (`spawn=False`, `structure="rooms"`, ...).
+
+    Raises:
+        ValueError: the id is not one of a recursive family, or a keyword argument is wrong.
+    """
+    if dense_weight:
+        kwargs.setdefault("feedback", "dense")
+    vector_env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
+    if not isinstance(vector_env.unwrapped, RecursiveVectorEnv):
+        raise ValueError(f"{env_id} is not a recursive environment of this suite: use stable_baselines3.common.env_util.make_vec_env")
+    venv: VecEnv = RecursiveVecEnv(vector_env.unwrapped)
+    if seed is not None:
+        venv.seed(seed)
+    if monitor:
+        venv = VecMonitor(venv)
+    if dense_weight:
+        venv = VecDenseReward(venv, dense_weight)
+    return venv

@@ -1,0 +1,20 @@
+"""RAO-envs: Gymnasium environments in which an agent may spawn sub-environments.
+
+    import gymnasium as gym
+    import rao_envs
+
+    env = gym.make("RAO/Maze-20x20")
+    twin = gym.make("RAO/Maze-20x20", spawn=False)  # the same tasks without recursion
+"""
+
+from rao_envs.core.jit import refresh_cache
+
+# Before any kernel is imported: machine code built from other sources must not be loaded.
+refresh_cache()
+
+from rao_envs.registration import register_all, registered_ids  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "registered_ids"]
+
+register_all()

@@ -1,0 +1,276 @@
+"""N instances of one domain behind the compiled kernels: the one thing that single, vector and SB3 environments share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rao_envs.core.callstack import RETURN, CallStack, FrameFacts, Observation, allocate
+from rao_envs.core.domain import Domain
+from rao_envs.core.interpreter import kernels_for
+
+FEEDBACKS = ("sparse", "dense")
+MAX_SEED = 2**64 - 1
+
+
+class RecursiveBatch:
+    """`n` instances of `domain`, stepped together; holds all state and does all checking of the protocol's options.
+
+    Args:
+        domain: the family.
+        n: number of instances, at least 1.
+        spawn: False gives the monolithic twin: the same tasks and observations without the spawn actions.
+        feedback: "sparse", or "dense" to report progress on verified sub-results in `info["dense_reward"]` (PROTOCOL rule 11).
+        budget: environment steps the whole tree may take; None takes the domain's.
+        max_depth: deepest level a frame may have (root = 0); None takes the domain's.
+
+    Raises:
+        ValueError: a value out of range, or dense feedback where the domain has none.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        n: int,
+        *,
+        spawn: bool = True,
+        feedback: str = "sparse",
+        budget: int | None = None,
+        max_depth: int | None = None,
+    ) -> None:
+        if not _is_integer(n) or n < 1:
+            raise ValueError(f"the number of environments must be an integer of at least 1, got {n!r}")
+        if not isinstance(spawn, (bool, np.bool_)):
+            raise ValueError(f"spawn must be True (recursive) or False (the monolithic twin), got {spawn!r}")
+        if feedback not in FEEDBACKS:
+            raise ValueError(f"feedback must be one of {', '.join(map(repr, FEEDBACKS))}, got {feedback!r}")
+        if feedback == "dense" and not domain.has_dense:
+            raise ValueError(f"{domain.name} defines no dense feedback; use feedback='sparse'")
+        budget = domain.budget if budget is None else budget
+        if not _is_integer(budget) or not 1 <= budget < 2**31:
+            raise ValueError(f"budget must be a number of steps in [1, 2**31), got {budget!r}")
+        max_depth = domain.max_depth if max_depth is None else max_depth
+        if not _is_integer(max_depth) or not 0 <= max_depth <= 1000:
+            raise ValueError(f"max_depth must be an integer in [0, 1000] (0: the root may not spawn), got {max_depth!r}")
+        self.domain = domain
+        self.n = n
+        self.spawn = bool(spawn)
+        self.feedback = feedback
+        self.action_names = domain.primitives + (domain.spawns if spawn else ())
+        self.spawn_actions = np.arange(len(domain.primitives), len(self.action_names), dtype=np.int64)
+        self.state = domain.allocate(n, dense=feedback == "dense")
+        self.stack: CallStack = allocate(
+            n,
+            budget=int(budget),
+            # The deepest frame a domain can open bounds the stack, whatever the user allows.
+            max_depth=min(int(max_depth), domain.max_depth) if spawn else 0,
+            primitives=len(domain.primitives),
+            actions=len(self.action_names),
+            dense=feedback == "dense",
+        )
+        self.observation_space = spaces.Dict(
+            {
+                "task": domain.task_space,
+                "results": domain.results_space,
+                "call": spaces.Box(0.0, 1.0, (6,), np.float32),
+                "action_mask": spaces.MultiBinary(len(self.action_names)),
+            }
+        )
+        self.shapes = tuple((name, self.observation_space[name].shape) for name in Observation._fields)
+        self.action_space = spaces.Discrete(len(self.action_names))
+        self.buffers = Observation(
+            task=np.zeros((n, math.prod(domain.task_space.shape)), domain.task_space.dtype),
+            results=np.zeros((n, math.prod(domain.results_space.shape)), domain.results_space.dtype),
+            call=np.zeros((n, 6), np.float32),
+            action_mask=np.zeros((n, len(self.action_names)), np.int8),
+        )
+        self._link()
+
+    def _link(self) -> None:
+        """Set up what refers to this object's own arrays."""
+        self.kernels = kernels_for(self.state)
+        self._first = tuple((name, self.buffers[k][0].reshape(shape)) for k, (name, shape) in enumerate(self.shapes))
+
+    @property
+    def obs(self) -> dict[str, npt.NDArray[Any]]:
+        """The current observations, shape (n, ...), as arrays nobody else holds."""
+        return {name: self.buffers[k].copy().reshape(self.n, *shape) for k, (name, shape) in enumerate(self.shapes)}
+
+    def first_observation(self) -> dict[str, npt.NDArray[Any]]:
+        """Instance 0's observation, as arrays nobody else holds."""
+        return {name: view.copy() for name, view in self._first}
+
+    @property
+    def facts(self) -> FrameFacts:
+        """The call structure after the latest reset or step, as fresh arrays."""
+        facts = FrameFacts(
+            frame_id=np.empty(self.n, np.int64),
+            parent_id=np.empty(self.n, np.int64),
+            depth=np.empty(self.n, np.int32),
+            event=np.empty(self.n, np.int8),
+            n_returned=np.empty(self.n, np.int32),
+            returned=self.stack.returned.copy(),
+        )
+        self.kernels.collect_facts(self.stack, *facts[:-1])
+        return facts
+
+    @property
+    def done(self) -> npt.NDArray[np.bool_]:
+        """Which instances' episodes are over, bool (n,)."""
+        return np.logical_or(self.stack.episodes["terminated"], self.stack.episodes["truncated"])
+
+    def seed(self, i: int, seed: int) -> None:
+        """Start instance `i`'s random stream from `seed`, an integer in [0, 2**64)."""
+        if not _is_integer(seed) or not 0 <= int(seed) <= MAX_SEED:
+            raise ValueError(f"a seed must be an integer in [0, 2**64), got {seed!r}")
+        self.stack.rng[i, 0] = np.uint64(int(seed))
+
+    def reset(self, which: Iterable[int] | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Begin the next episode of the instances in `which` (all by default)."""
+        indices = np.arange(self.n, dtype=np.int64) if which is None else np.asarray(which, dtype=np.int64)
+        self.check_options(options)
+        for i in indices if self.domain.options else ():
+            self.domain.prepare(self.state, int(i), options or {})
+        self.kernels.reset_batch(self.state, self.stack, self.buffers, indices)
+
+    def check_options(self, options: Mapping[str, Any] | None) -> None:
+        """Refuse options that no one would look at."""
+        unknown = set(options or {}) - self.domain.options
+        if unknown:
+            allowed = ", ".join(sorted(self.domain.options)) or "none"
+            raise ValueError(f"unknown reset option(s) {', '.join(sorted(map(str, unknown)))} for {self.domain.name}; allowed: {allowed}")
+
+    def step(self, actions: npt.NDArray[np.int64]) -> None:
+        """Step every instance whose episode is not over. `actions`: integers (n,), each in the action space."""
+        self.kernels.step_batch(self.state, self.stack, self.buffers, actions)
+
+    def refresh(self) -> None:
+        """Rewrite the observations after a state was put in place."""
+        self.kernels.look_batch(self.state, self.stack, self.buffers)
+
+    # -- saved states --------------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Every array that belongs to instances, by name; first axis = instance."""
+        named = {f"stack.{field}": getattr(self.stack, field) for field in CallStack._fields if field != "limits"}
+        for field in self.state._fields:
+            if field not in self.domain.shared:
+                named[f"domain.{field}"] = getattr(self.state, field)
+        return named
+
+    def get_state(self, i: int = 0) -> dict[str, Any]:
+        """A complete, independent copy of instance `i`: a flat dictionary of arrays and one fingerprint string."""
+        state: dict[str, Any] = {name: array[i].copy() for name, array in self.arrays().items()}
+        state["fingerprint"] = self.domain.fingerprint(self.state, self.stack)
+        return state
+
+    def set_state(self, state: Mapping[str, Any], i: int = 0, *, refresh: bool = True) -> None:
+        """Put a saved state in place of instance `i`.
+
+        Raises:
+            ValueError: the state is not one of this configuration of this environment, or is incomplete. Nothing is changed then.
+        """
+        targets = self.arrays()
+        if not isinstance(state, Mapping) or set(state) != {*targets, "fingerprint"}:
+            raise ValueError("not a state of this environment: pass what get_state() returned, whole")
+        if state["fingerprint"] != self.domain.fingerprint(self.state, self.stack):
+            raise ValueError("this state belongs to another environment or to other keyword arguments (its fingerprint differs)")
+        for name, target in targets.items():
+            value = state[name]
+            if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != target.dtype or value.shape != target.shape[1:]:
+                raise ValueError(f"{name} in the state must be {target.dtype} of shape {target.shape[1:]}")
+        for name, target in targets.items():
+            target[i] = state[name]
+        if refresh:
+            self.refresh()
+
+    def returned(self, i: int) -> tuple[dict[str, Any], ...]:
+        """What `info["returned"]` says for instance `i`: the frames that ended at its latest step, innermost first."""
+        entries = self.stack.returned[i, : self.stack.episodes["n_returned"][i]]
+        return tuple(dict(zip(RETURN.names or (), entry.item(), strict=True)) for entry in entries)
+
+    def tree(self, i: int) -> dict[str, int]:
+        """Instance `i`'s tree so far: frames, deepest level below its base, spawn actions, steps, critical path (in steps)."""
+        base = self.stack.episodes["base"][i]
+        frame = self.stack.frames[i, base]
+        return {
+            "nodes": int(frame["nodes"]),
+            "deepest": int(frame["deepest"] - base),
+            "spawns": int(frame["spawns"]),
+            "steps": int(self.stack.episodes["clock"][i] - frame["start"]),
+            "critical_path": int(frame["path"]),
+        }
+
+    # -- detached children ---------------------------------------------------------------------------------------------------
+
+    def fanout(self, action: int) -> int:
+        """How many children the spawn `action` would open now in instance 0."""
+        return int(self.kernels.count_children(self.state, self.stack, 0, action))
+
+    def detach(self, k: int) -> RecursiveBatch:
+        """A batch of one in which only child `k` of instance 0's latest spawn runs, and whose episode ends with it."""
+        child: RecursiveBatch = object.__new__(type(self))
+        child.__dict__.update(self.__dict__)
+        child.state = type(self.state)(
+            *(array if field in self.domain.shared else array[:1].copy() for field, array in zip(self.state._fields, self.state, strict=True))
+        )
+        child.stack = CallStack(*(array[:1].copy() for array in self.stack))
+        child.buffers = Observation(*(array[:1].copy() for array in self.buffers))
+        child._link()
+        child.kernels.become_child(child.state, child.stack, child.buffers, 0, k)
+        return child
+
+    def check_compatible(self, child: RecursiveBatch) -> None:
+        """Raise ValueError unless `child` was detached from an environment configured like this one."""
+        if child.domain.fingerprint(child.state, child.stack) != self.domain.fingerprint(self.state, self.stack):
+            raise ValueError("this child comes from another environment or from other keyword arguments")
+
+    def take_back(self, child: RecursiveBatch, *, alone: bool) -> tuple[dict[str, Any], ...]:
+        """Put a finished detached child where it would stand had it run inline, and go on; returns the frames that ended.
+
+        With `alone` the child was the only one, so all that it changed counts; otherwise it is one of independent siblings, given
+        back in order, and only its own records and what `Domain.merge` copies do.
+        """
+        episode, other = self.stack.episodes[0], child.stack.episodes[0]
+        base, depth = int(episode["base"]), int(other["base"])
+        success = bool(other["success"])
+        if alone:
+            sources = child.arrays()
+            for name, target in self.arrays().items():
+                target[0] = sources[name][0]
+            episode["base"] = base
+        else:
+            episode["clock"] += other["clock"] - child.stack.frames["start"][0, depth]
+            self.stack.frames[0, depth] = child.stack.frames[0, depth]
+            for field in self.domain.per_frame:
+                getattr(self.state, field)[0, depth] = getattr(child.state, field)[0, depth]
+            self.domain.merge(self.state, 0, child.state)
+            self.stack.returned[0, 0] = child.stack.returned[0, other["n_returned"] - 1]
+            episode["n_returned"] = 1
+        self.kernels.take_back(self.state, self.stack, self.buffers, 0, success)
+        return self.returned(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("kernels", "_first")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._link()
+
+    def check_actions(self, actions: Any) -> npt.NDArray[np.int64]:
+        """`actions` as int64 (n,); raises ValueError when they are not n integers of the action space."""
+        array = np.asarray(actions)
+        if array.shape != (self.n,) or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"actions must be {self.n} integers, got shape {array.shape} of {array.dtype}")
+        if self.n and (array.min() < 0 or array.max() >= len(self.action_names)):
+            raise ValueError(f"actions must lie in [0, {len(self.action_names)}), got {array.min()} to {array.max()}")
+        return array.astype(np.int64, copy=False)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))

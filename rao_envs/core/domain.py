@@ -1,0 +1,92 @@
+"""What a family of tasks tells the core: names, spaces, limits and where its state lives."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rao_envs.core.callstack import CallStack
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Domain(ABC):
+    """A family's tasks and dynamics, for any number of instances at once.
+
+    Subclasses set the attributes in `__init__` and implement `allocate`. The dynamics are the hooks of `rao_envs.core.hooks`, on the
+    state that `allocate` returns: registered with `implement` when compiled, or methods of the state when written in plain Python.
+    A domain object is immutable once built and may be shared by any number of batches.
+
+    Attributes:
+        name: what the family is called in pictures and messages.
+        primitives: names of the primitive actions, in order.
+        spawns: names of the spawn actions, in order.
+        task_space: what a frame sees of its task; the same shape for every frame.
+        results_space: what a frame sees of its returned children.
+        budget: environment steps the whole tree may take by default.
+        max_depth: deepest level a frame may have; the root is level 0.
+        has_dense: whether the `progress` hook is defined, so that `feedback="dense"` can be asked for.
+        shared: names of the state's arrays that are common to all instances (a map, say) and never change.
+        per_frame: names of the state's arrays whose second axis is the frame's depth.
+        options: names that `reset(options=...)` accepts.
+    """
+
+    name: str
+    primitives: tuple[str, ...]
+    spawns: tuple[str, ...]
+    task_space: spaces.Box
+    results_space: spaces.Box
+    budget: int
+    max_depth: int
+    has_dense: bool = False
+    shared: frozenset[str] = frozenset()
+    per_frame: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()
+
+    @classmethod
+    def create(cls, arguments: Mapping[str, Any]) -> Self:
+        """Build the domain from keyword arguments; raises TypeError with the nearest and all allowed names for an unknown one."""
+        allowed = list(inspect.signature(cls).parameters)
+        for name in arguments:
+            if name not in allowed:
+                near = difflib.get_close_matches(name, allowed, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                common = "spawn, feedback, budget, max_depth, render_mode"
+                raise TypeError(f"unknown keyword argument {name!r}.{hint} Allowed: {', '.join(allowed)}; for every family: {common}")
+        return cls(**arguments)
+
+    @abstractmethod
+    def allocate(self, n: int, *, dense: bool) -> Any:
+        """A NamedTuple of arrays holding `n` instances; the first axis of every array not in `shared` is the instance.
+
+        With `dense`, the `progress` hook will be called.
+        """
+
+    def prepare(self, state: Any, i: int, options: Mapping[str, Any]) -> None:  # noqa: B027  (optional by design)
+        """Take `reset(options=...)` of instance `i` into account before the `begin` hook; raises ValueError for bad values."""
+
+    def merge(self, state: Any, i: int, child: Any) -> None:
+        """Copy what one of several independent children (fanout > 1) changed outside its own frame's records.
+
+        `child` is the finished child's state (one instance). The default suits children that change nothing but their result.
+        """
+
+    def frame_label(self, action: int) -> str:
+        """A short name for the frame that spawn `action` (an index into all actions, -1 for the root) opened."""
+        return "root" if action < 0 else (self.primitives + self.spawns)[action]
+
+    def fingerprint(self, state: Any, stack: CallStack) -> str:
+        """A digest of everything that fixes the shape and meaning of a saved state."""
+        parts = [type(self).__qualname__, repr(self.primitives), repr(self.spawns), repr(stack.limits.tolist())]
+        for field, array in zip(state._fields, state, strict=True):
+            content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() if field in self.shared else ""
+            parts.append(f"{field}:{array.dtype}:{array.shape[1:]}:{content}")
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,42 @@
+"""The protocol's kernels without Numba, for domains written in plain Python (and for stepping through with a debugger).
+
+`kernels.py` is executed a second time with `jit` switched off, so there is one source and two ways to run it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+from rao_envs.core import hooks, jit, kernels
+
+NAME = "rao_envs.core._interpreted_kernels"
+
+
+def interpreted() -> ModuleType:
+    """The module `rao_envs.core.kernels`, uncompiled."""
+    if NAME in sys.modules:
+        return sys.modules[NAME]
+    assert kernels.__spec__ is not None and kernels.__spec__.origin is not None
+    spec = importlib.util.spec_from_file_location(NAME, kernels.__spec__.origin)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    compiled = jit.jit, jit.inline
+    jit.jit = jit.inline = _plain
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        jit.jit, jit.inline = compiled
+    sys.modules[NAME] = module
+    return module
+
+
+def kernels_for(state: Any) -> ModuleType:
+    """The kernels that can run on this state: compiled ones if its type has compiled hooks."""
+    return kernels if hooks.is_compiled(state) else interpreted()
+
+
+def _plain(function: Any) -> Any:
+    return function

@@ -1,0 +1,335 @@
+"""The protocol's dynamics, once for every family: reset, step, spawn, return, over a batch (PROTOCOL rules 2, 3, 6, 7, 10).
+
+Compiled when the domain's hooks are; the same functions run uncompiled for a domain in plain Python (`rao_envs.core.interpreter`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rao_envs.core import hooks
+from rao_envs.core.callstack import (
+    EVENT_RESET,
+    EVENT_RETURN,
+    EVENT_SPAWN,
+    EVENT_STEP,
+    FAILURE,
+    NO_ACTION,
+    NO_PARENT,
+    RUNNING,
+    SUCCESS,
+    CallStack,
+    Observation,
+)
+from rao_envs.core.jit import inline, jit
+from rao_envs.core.rng import mix
+
+
+@inline
+def enter(stack: CallStack, i: int, depth: int, identity: int, parent: int, action: int, budget: int, root_left: int) -> None:
+    """Make `frames[i, depth]` a new frame and the acting one."""
+    episode = stack.episodes[i]
+    frame = stack.frames[i, depth]
+    frame["id"] = identity
+    frame["parent"] = parent
+    frame["start"] = episode["clock"]
+    frame["root_left"] = root_left
+    frame["first_child_id"] = 0
+    frame["spawn_root_left"] = 0
+    frame["score"] = 0.0
+    frame["value"] = 0.0
+    frame["budget"] = budget
+    frame["action"] = action
+    frame["path"] = 0
+    frame["children"] = 0
+    frame["successes"] = 0
+    frame["nodes"] = 1
+    frame["deepest"] = depth
+    frame["spawns"] = 0
+    frame["group"] = 0
+    frame["opened"] = 0
+    frame["allotment"] = 0
+    frame["spawning"] = NO_ACTION
+    frame["group_path"] = 0
+    frame["last"] = EVENT_RESET
+    episode["depth"] = depth
+
+
+@inline
+def steps_left(stack: CallStack, i: int, depth: int) -> int:
+    """Steps left to the frame at `depth` and everything below it."""
+    frame = stack.frames[i, depth]
+    return frame["budget"] - (stack.episodes[i]["clock"] - frame["start"])
+
+
+@inline
+def look(domain: Any, stack: CallStack, obs: Observation, i: int) -> None:
+    """Write the acting frame's observation, mask included."""
+    episode = stack.episodes[i]
+    limits = stack.limits[0]
+    depth = episode["depth"]
+    frame = stack.frames[i, depth]
+    hooks.observe(domain, stack, obs, i)
+    left = steps_left(stack, i, depth)
+    may_spawn = False
+    for action in range(limits["actions"]):
+        valid = hooks.allowed(domain, stack, i, action)
+        if valid and action >= limits["primitives"]:
+            # A child needs at least one step of its own, or it would open and close at once and shift credit by one frame.
+            valid = depth < limits["max_depth"] and left > hooks.fanout(domain, stack, i, action)
+            may_spawn = may_spawn or valid
+        obs.action_mask[i, action] = 1 if valid else 0
+    used = episode["clock"] - frame["start"]
+    obs.call[i, 0] = 1.0 if may_spawn else 0.0
+    obs.call[i, 1] = left / frame["budget"]
+    obs.call[i, 2] = (frame["root_left"] - used) / limits["budget"]
+    obs.call[i, 3] = 1.0 if frame["last"] == EVENT_RESET else 0.0
+    obs.call[i, 4] = 1.0 if frame["last"] == SUCCESS else 0.0
+    obs.call[i, 5] = 1.0 if frame["last"] == FAILURE else 0.0
+
+
+LAST_NOTHING = -1
+# `last` shares one field between "just opened" and a child's outcome; the two codes must not meet.
+assert EVENT_RESET not in (SUCCESS, FAILURE, LAST_NOTHING)
+
+
+@jit
+def reset_instance(domain: Any, stack: CallStack, obs: Observation, i: int) -> None:
+    """Begin instance `i`'s next episode from its own random stream."""
+    episode = stack.episodes[i]
+    limits = stack.limits[0]
+    episode["clock"] = 0
+    episode["next_id"] = 1
+    episode["reward"] = 0.0
+    episode["potential"] = 0.0
+    episode["dense"] = 0.0
+    episode["base"] = 0
+    episode["event"] = EVENT_RESET
+    episode["n_returned"] = 0
+    episode["terminated"] = False
+    episode["truncated"] = False
+    episode["success"] = False
+    enter(stack, i, 0, 0, NO_PARENT, NO_ACTION, limits["budget"], limits["budget"])
+    hooks.begin(domain, stack, i)
+    stack.frame_rng[i, 0, 0] = mix(stack.rng[i, 0])
+    if limits["dense"]:
+        episode["potential"] = hooks.progress(domain, stack, i)
+    look(domain, stack, obs, i)
+
+
+@inline
+def open_sibling(domain: Any, stack: CallStack, i: int, k: int) -> None:
+    """Open child number `k` of the acting frame's current group and let it act."""
+    episode = stack.episodes[i]
+    depth = episode["depth"]
+    parent = stack.frames[i, depth]
+    identity = parent["first_child_id"] + k * (parent["allotment"] + 1)
+    wanted = hooks.open_child(domain, stack, i, parent["spawning"], k)
+    parent["opened"] = k + 1
+    # Fixed at the spawn and blind to what siblings spent, so that running them at once changes nothing.
+    root_left = parent["spawn_root_left"]
+    stack.frame_rng[i, depth + 1, 0] = mix(stack.frame_rng[i, depth, 0] ^ mix(np.uint64(identity)))
+    episode["next_id"] = identity + 1
+    enter(stack, i, depth + 1, identity, parent["id"], parent["spawning"], min(wanted, parent["allotment"]), root_left)
+    # A sibling opens in the step in which its elder returns.
+    episode["event"] = EVENT_SPAWN if k == 0 else EVENT_RETURN
+
+
+@inline
+def open_group(domain: Any, stack: CallStack, i: int, action: int) -> None:
+    """Carry out an allowed spawn `action`: reserve the children's budgets and open the first."""
+    depth = stack.episodes[i]["depth"]
+    frame = stack.frames[i, depth]
+    children = hooks.fanout(domain, stack, i, action)
+    frame["group"] = children
+    frame["group_path"] = 0
+    frame["spawning"] = action
+    frame["allotment"] = steps_left(stack, i, depth) // children
+    frame["first_child_id"] = stack.episodes[i]["next_id"]
+    frame["spawn_root_left"] = frame["root_left"] - (stack.episodes[i]["clock"] - frame["start"])
+    frame["spawns"] += 1
+    frame["last"] = LAST_NOTHING
+    open_sibling(domain, stack, i, 0)
+
+
+@inline
+def record_return(stack: CallStack, i: int, success: bool) -> None:
+    """Report the acting frame's end."""
+    episode = stack.episodes[i]
+    depth = episode["depth"]
+    frame = stack.frames[i, depth]
+    if success:
+        frame["score"] += 1.0
+    entry = stack.returned[i, episode["n_returned"]]
+    entry["frame_id"] = frame["id"]
+    entry["parent_id"] = frame["parent"]
+    entry["value"] = frame["value"]
+    entry["reward"] = frame["score"]
+    entry["depth"] = depth
+    entry["action"] = frame["action"]
+    entry["steps"] = episode["clock"] - frame["start"]
+    entry["critical_path"] = frame["path"]
+    entry["children"] = frame["children"]
+    entry["successes"] = frame["successes"]
+    entry["success"] = success
+    episode["n_returned"] += 1
+    episode["event"] = EVENT_RETURN
+
+
+@inline
+def hand_back(domain: Any, stack: CallStack, i: int, success: bool) -> bool:
+    """Give the ended acting frame's result to its parent. Returns whether a sibling now acts instead of the parent."""
+    episode = stack.episodes[i]
+    depth = episode["depth"]
+    child = stack.frames[i, depth]
+    parent = stack.frames[i, depth - 1]
+    parent["children"] += 1
+    if success:
+        parent["successes"] += 1
+    parent["nodes"] += child["nodes"]
+    parent["spawns"] += child["spawns"]
+    parent["deepest"] = max(parent["deepest"], child["deepest"])
+    parent["group_path"] = max(parent["group_path"], child["path"])
+    parent["last"] = SUCCESS if success else FAILURE
+    episode["depth"] = depth - 1
+    hooks.receive(domain, stack, i, success)
+    if parent["opened"] < parent["group"]:
+        open_sibling(domain, stack, i, parent["opened"])
+        return True
+    if parent["group"] > 1:
+        episode["next_id"] = parent["first_child_id"] + parent["group"] * (parent["allotment"] + 1)
+    parent["path"] += parent["group_path"]
+    return False
+
+
+@inline
+def settle(domain: Any, stack: CallStack, i: int) -> None:
+    """Close frames, innermost first, until one can act or the episode is over."""
+    episode = stack.episodes[i]
+    while True:
+        depth = episode["depth"]
+        status = hooks.resolve(domain, stack, i)
+        timed_out = status == RUNNING and steps_left(stack, i, depth) <= 0
+        if status == RUNNING and not timed_out:
+            return
+        success = status == SUCCESS
+        record_return(stack, i, success)
+        if depth == episode["base"]:
+            episode["success"] = success
+            episode["terminated"] = not timed_out
+            episode["truncated"] = timed_out
+            episode["reward"] = stack.frames[i, depth]["score"]
+            return
+        if hand_back(domain, stack, i, success):
+            return
+
+
+@inline
+def account_progress(domain: Any, stack: CallStack, i: int) -> None:
+    """Pay the increments of the potential (dense feedback only)."""
+    if stack.limits[0]["dense"]:
+        episode = stack.episodes[i]
+        potential = hooks.progress(domain, stack, i)
+        episode["dense"] = potential - episode["potential"]
+        episode["potential"] = potential
+
+
+@jit
+def step_instance(domain: Any, stack: CallStack, obs: Observation, i: int, action: int) -> None:
+    """One environment step of instance `i`: whatever the acting frame does, a spawn included, costs one step."""
+    episode = stack.episodes[i]
+    frame = stack.frames[i, episode["depth"]]
+    episode["clock"] += 1
+    episode["event"] = EVENT_STEP
+    episode["n_returned"] = 0
+    episode["reward"] = 0.0
+    frame["path"] += 1
+    valid = obs.action_mask[i, action] == 1
+    if valid and action >= stack.limits[0]["primitives"]:
+        open_group(domain, stack, i, action)
+    else:
+        frame["last"] = LAST_NOTHING
+        if valid:
+            hooks.act(domain, stack, i, action)
+        settle(domain, stack, i)
+    account_progress(domain, stack, i)
+    look(domain, stack, obs, i)
+
+
+@jit
+def count_children(domain: Any, stack: CallStack, i: int, action: int) -> int:
+    """How many children an allowed spawn `action` opens."""
+    return hooks.fanout(domain, stack, i, action)
+
+
+@jit
+def become_child(domain: Any, stack: CallStack, obs: Observation, i: int, k: int) -> None:
+    """Right after a spawn: make child `k` the acting frame, and its end the episode's end."""
+    episode = stack.episodes[i]
+    if k > 0:
+        episode["depth"] -= 1
+        open_sibling(domain, stack, i, k)
+    episode["base"] = episode["depth"]
+    episode["event"] = EVENT_RESET
+    look(domain, stack, obs, i)
+
+
+@jit
+def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: bool) -> None:
+    """Go on after a detached child whose records stand where it would have run: what `settle` does once a child has ended."""
+    episode = stack.episodes[i]
+    episode["terminated"] = False
+    episode["truncated"] = False
+    episode["success"] = False
+    episode["reward"] = 0.0
+    episode["event"] = EVENT_RETURN
+    if not hand_back(domain, stack, i, success):
+        settle(domain, stack, i)
+    account_progress(domain, stack, i)
+    look(domain, stack, obs, i)
+
+
+@jit
+def step_batch(domain: Any, stack: CallStack, obs: Observation, actions: npt.NDArray[np.int64]) -> None:
+    """Step every instance that is not over; `actions` int64 (n,), each within the action space."""
+    for i in range(actions.shape[0]):
+        episode = stack.episodes[i]
+        if not (episode["terminated"] or episode["truncated"]):
+            step_instance(domain, stack, obs, i, actions[i])
+
+
+@jit
+def reset_batch(domain: Any, stack: CallStack, obs: Observation, which: npt.NDArray[np.int64]) -> None:
+    """Begin the next episode of the instances named in `which` (int64, any length)."""
+    for i in which:
+        reset_instance(domain, stack, obs, i)
+
+
+@jit
+def collect_facts(
+    stack: CallStack,
+    frame_id: npt.NDArray[np.int64],
+    parent_id: npt.NDArray[np.int64],
+    depth: npt.NDArray[np.int32],
+    event: npt.NDArray[np.int8],
+    n_returned: npt.NDArray[np.int32],
+) -> None:
+    """Fill the columns of `FrameFacts`, each (n,)."""
+    for i in range(stack.episodes.shape[0]):
+        episode = stack.episodes[i]
+        frame = stack.frames[i, episode["depth"]]
+        frame_id[i] = frame["id"]
+        parent_id[i] = frame["parent"]
+        depth[i] = episode["depth"]
+        event[i] = episode["event"]
+        n_returned[i] = episode["n_returned"]
+
+
+@jit
+def look_batch(domain: Any, stack: CallStack, obs: Observation) -> None:
+    """Rewrite every observation from the state (after a state was put in place)."""
+    for i in range(stack.episodes.shape[0]):
+        look(domain, stack, obs, i)

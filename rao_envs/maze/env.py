@@ -1,0 +1,106 @@
+"""`RAO/Maze`: walk to the goal of a maze, alone or by spawning frames for parts of the way."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.env import RecursiveEnv
+from rao_envs.core.vector import RecursiveVectorEnv
+from rao_envs.maze.domain import MazeDomain
+from rao_envs.maze.kernels import EAST, NORTH, TO_GOAL
+from rao_envs.maze.viewer import MazeFrameView, MazeView, MazeViewer, MazeWindow, draw_ansi
+
+
+class MazeEnv(RecursiveEnv):
+    """PAGE"""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "ansi"], "render_fps": 8}  # type: ignore[misc]
+    domain_class = MazeDomain
+    domain: MazeDomain
+
+    def _attach(self, batch: RecursiveBatch) -> None:
+        super()._attach(batch)
+        self._viewer = MazeViewer()
+        self._window: MazeWindow | None = None
+
+    def draw(self, mode: str) -> npt.NDArray[np.uint8] | str | None:
+        """The maze with its open frames: a picture, a text, or (mode "human") a window."""
+        if mode == "ansi":
+            return draw_ansi(self.view())
+        if mode == "rgb_array":
+            return self._viewer.draw_rgb(self.view())
+        if self._window is None:
+            self._window = MazeWindow(fps=self.metadata["render_fps"])
+        self._window.show(self.view())
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    @property
+    def links(self) -> npt.NDArray[np.uint8]:
+        """The map, uint8 (rows, cols): open directions of each cell (N=1, E=2, S=4, W=8; 0 = blocked). A copy."""
+        rows, cols = self.domain.rows, self.domain.cols
+        return self.batch.state.links[0, : rows * cols].reshape(rows, cols).copy()
+
+    @property
+    def cells(self) -> dict[str, tuple[int, int]]:
+        """Where `agent`, `start` and `goal` are: (row, column)."""
+        place = self.batch.state.place[0]
+        return {
+            "agent": (int(place["row"]), int(place["col"])),
+            "start": (int(place["start_row"]), int(place["start_col"])),
+            "goal": (int(place["goal_row"]), int(place["goal_col"])),
+        }
+
+    def view(self) -> MazeView:
+        """Everything a picture shows, as plain data."""
+        assert self.history is not None
+        state, stack = self.batch.state, self.batch.stack
+        cells = self.cells
+        episode = stack.episodes[0]
+        rows, cols = self.domain.rows, self.domain.cols
+        age = int(episode["clock"]) + 1 - state.seen[0, : rows * cols].reshape(rows, cols)
+        trail = np.where(age <= episode["clock"], 1.0 / (1.0 + age / 12.0), 0.0).astype(np.float32)
+        return MazeView(
+            links=self.links,
+            trail=trail,
+            block=self.domain.block,
+            stack=tuple(self._frame_view(depth) for depth in range(int(episode["depth"]) + 1)),
+            episode=self.history.view(self.domain.name),
+            **cells,
+        )
+
+    def _frame_view(self, depth: int) -> MazeFrameView:
+        """The frame at `depth` as drawn: its region and the cells that would end it with success."""
+        frame = self.batch.state.frames[0, depth]
+        rows, cols = self.domain.rows, self.domain.cols
+        side = int(self.domain.levels["side"][frame["level"]])
+        r0, c0 = int(frame["r0"]) * side, int(frame["c0"]) * side
+        r1, c1 = min(int(frame["r1"]) * side, rows), min(int(frame["c1"]) * side, cols)
+        aim = int(frame["aim"])
+        if aim == TO_GOAL:
+            targets: tuple[tuple[int, int], ...] = (self.cells["goal"],)
+        else:
+            row_step, col_step = ((-1, 0), (0, 1), (1, 0), (0, -1))[aim]
+            edge_rows = range(r0, r1) if col_step else [r0 if aim == NORTH else r1 - 1]
+            edge_cols = range(c0, c1) if row_step else [c1 - 1 if aim == EAST else c0]
+            links = self.batch.state.links[0]
+            targets = tuple(
+                (r + row_step, c + col_step) for r in edge_rows for c in edge_cols if (links[r * cols + c] >> aim) & 1
+            )
+        label = self.domain.frame_label(int(self.batch.stack.frames["action"][0, depth]))
+        return MazeFrameView(depth=depth, level=int(frame["level"]), region=(r0, c0, r1, c1), targets=targets, label=label)
+
+
+class MazeVectorEnv(RecursiveVectorEnv):
+    """Any number of mazes at once; everything else as `MazeEnv`."""
+
+    domain_class = MazeDomain

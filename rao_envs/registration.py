@@ -1,0 +1,44 @@
+"""The one table of registered environments: id, family, keyword arguments. Adding a size is adding a line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+
+class Entry(NamedTuple):
+    """One registered id `RAO/<name>-v<version>`."""
+
+    name: str
+    version: int
+    family: str  # the folder, whose env.py holds `<Family>Env` and `<Family>VectorEnv`
+    kwargs: dict[str, Any]
+
+
+TABLE = (
+    Entry("Maze-5x5", 0, "maze", {"rows": 5, "cols": 5}),
+    Entry("Maze-10x10", 0, "maze", {"rows": 10, "cols": 10}),
+    Entry("Maze-20x20", 0, "maze", {"rows": 20, "cols": 20}),
+    Entry("Maze-40x40", 0, "maze", {"rows": 40, "cols": 40}),
+    Entry("Maze-80x80", 0, "maze", {"rows": 80, "cols": 80}),
+    Entry("Maze", 0, "maze", {}),
+)
+
+
+def register_all() -> None:
+    """Register every entry with Gymnasium; an id already there (a reloaded module) is left alone."""
+    for entry in TABLE:
+        identity = f"RAO/{entry.name}-v{entry.version}"
+        if identity not in gym.registry:
+            gym.register(
+                id=identity,
+                entry_point=f"rao_envs.{entry.family}.env:{entry.family.capitalize()}Env",
+                vector_entry_point=f"rao_envs.{entry.family}.env:{entry.family.capitalize()}VectorEnv",
+                kwargs=dict(entry.kwargs),
+            )
+
+
+def registered_ids() -> tuple[str, ...]:
+    """Every versioned id of this package, in the table's order."""
+    return tuple(f"RAO/{entry.name}-v{entry.version}" for entry in TABLE)

@@ -1,0 +1,16 @@
+"""Settings for the learning tests: one thread (small networks are faster so), and the toy environments importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch as th
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    th.set_num_threads(1)
