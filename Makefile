@@ -47,7 +47,7 @@ lint: $(STAMP) ## check style, formatting and types; changes nothing
 	"$(BIN)/python" -m mypy
 
 format: $(STAMP) ## format the code and repair what Ruff can repair
-	"$(BIN)/python" -m ruff check --fix $(SOURCES)
+	"$(BIN)/python" -m ruff check --fix --exit-zero --quiet $(SOURCES)
 	"$(BIN)/python" -m ruff format $(SOURCES)
 
 bench: $(STAMP) ## measure speed, side by side with other environments

@@ -1,6 +1,7 @@
 """Learning agents for recursive environments, on Stable-Baselines3.
 
-`RecursivePPO` is the algorithm; `save_safely` and `load_safely` keep models of any SB3 algorithm in files that run no code.
+`RecursivePPO` is the algorithm; `save_safely` and `load_safely` keep models of any SB3 algorithm in files
+that run no code.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"rao_agents needs torch, stable-baselines3 and sb3-contrib ({error}). Install them with: pip install \"rao-envs[agents]\""
+        f"rao_agents needs torch, stable-baselines3 and sb3-contrib ({error}). "
+        'Install them with: pip install "rao-envs[agents]"'
     ) from error
 
 from rao_agents import schedules

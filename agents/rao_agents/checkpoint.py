@@ -1,8 +1,9 @@
 """Model files that are standard SB3 archives and load without running code.
 
-A file has the members of SB3's own (`data`, `policy.pth`, `policy.optimizer.pth`, ...), but `data` is JSON throughout (see
-`safe_json`) where SB3 puts pickles, and tensors are read with `weights_only`. So a file from somebody else can be damaged or
-wrong, but it cannot do anything. Writing is atomic: an interrupted save leaves the old file as it was.
+A file has the members of SB3's own (`data`, `policy.pth`, `policy.optimizer.pth`, ...), but `data` is JSON
+throughout (see `safe_json`) where SB3 puts pickles, and tensors are read with `weights_only`. So a file from
+somebody else can be damaged or wrong, but it cannot do anything. Writing is atomic: an interrupted save
+leaves the old file as it was.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ PICKLED = ":serialized:"
 """The mark SB3 leaves in `data` where a value is a pickle."""
 
 UNSAVED = {
-    # Of the environment at the moment of saving, not of the model: `training_state` keeps what resuming needs.
+    # Of the environment at the moment of saving, not of the model: `training_state` keeps what resuming
+    # needs.
     "_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "start_time",
     # Made anew by `_setup_model`.
     "batch_norm_stats", "batch_norm_stats_target",
@@ -72,14 +74,15 @@ class UnsafeModelError(ModelFileError):
 def register_algorithm(cls: type[BaseAlgorithm]) -> type[BaseAlgorithm]:
     """Let `load_safely` make algorithms of class `cls`, by its name; usable as a decorator.
 
-    :raises ValueError: the name is taken by another class
+    Raises:
+        ValueError: The name is taken by another class.
     """
     if _ALGORITHMS.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"the name {cls.__name__!r} is already taken by {_ALGORITHMS[cls.__name__]}")
     return cls
 
 
-# -- saving ------------------------------------------------------------------------------------------------------------------
+# -- saving ----------------------------------------------------------------------------------------
 
 
 def save_safely(
@@ -92,16 +95,24 @@ def save_safely(
 ) -> None:
     """Write `model` so that `load_safely` gives it back.
 
-    :param path: file, ".zip" is added where it has no suffix; folders are made. Or a writable binary file.
-    :param with_training_state: also write what is needed to go on exactly as if training had never stopped: see `training_state`
-    :param exclude, include: names of attributes to leave out, or to put in although they usually are left out
-    :raises TypeError: attributes that cannot be written; the message names each, with the reason
+    Args:
+        model: any algorithm of SB3, sb3-contrib or this package.
+        path: file, ".zip" is added where it has no suffix; folders are made. Or a writable binary file.
+        with_training_state: also write what is needed to go on exactly as if training had never stopped: see
+            `training_state`.
+        exclude: names of attributes to leave out.
+        include: names of attributes to put in although they usually are left out.
+
+    Raises:
+        TypeError: Attributes that cannot be written; the message names each, with the reason.
     """
     members = {DATA: _dump(_encode_attributes(model, set(exclude), set(include)))}
     state_dicts, tensor_names = model._get_torch_save_params()
     for name in state_dicts:
         members[name + TENSORS] = _tensor_bytes(recursive_getattr(model, name).state_dict())
-    members[OTHER_TENSORS + TENSORS] = _tensor_bytes({name: recursive_getattr(model, name) for name in tensor_names})
+    members[OTHER_TENSORS + TENSORS] = _tensor_bytes(
+        {name: recursive_getattr(model, name) for name in tensor_names}
+    )
     if with_training_state:
         members |= _encode_state(training_state(model))
     members |= _signature(type(model).__name__)
@@ -110,7 +121,12 @@ def save_safely(
 
 def _encode_attributes(model: BaseAlgorithm, exclude: set[str], include: set[str]) -> dict[str, Any]:
     state_dicts, tensor_names = model._get_torch_save_params()
-    hidden = {"_tap", *UNSAVED, *model._excluded_save_params(), *(n.split(".")[0] for n in state_dicts + tensor_names)}
+    hidden = {
+        "_tap",
+        *UNSAVED,
+        *model._excluded_save_params(),
+        *(n.split(".")[0] for n in state_dicts + tensor_names),
+    }
     hidden = (hidden | exclude) - include
     data, problems = {}, []
     for name, value in model.__dict__.items():
@@ -124,13 +140,16 @@ def _encode_attributes(model: BaseAlgorithm, exclude: set[str], include: set[str
                 problems.append(f"{name}: {error}")
             else:
                 warnings.warn(
-                    f"{name} is a Python function, which is not written to model files. Its values are, as a table; use "
-                    "rao_agents.schedules for an exact schedule.",
+                    f"{name} is a Python function, which is not written to model files. Its values are, as a "
+                    "table; use rao_agents.schedules for an exact schedule.",
                     stacklevel=3,
                 )
                 data[name] = safe_json.encode(table)
     if problems:
-        raise TypeError("this model cannot be saved without pickles (exclude=[...] leaves attributes out):\n  " + "\n  ".join(problems))
+        raise TypeError(
+            "this model cannot be saved without pickles (exclude=[...] leaves attributes out):\n  "
+            + "\n  ".join(problems)
+        )
     return data
 
 
@@ -215,7 +234,7 @@ def with_suffix(path: str | os.PathLike[str]) -> Path:
     return target if target.suffix else target.with_name(target.name + ".zip")
 
 
-# -- loading -----------------------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 
 
 class Archive(NamedTuple):
@@ -241,19 +260,25 @@ def load_safely(
 ) -> Algorithm:
     """A model from a file that `save_safely` wrote. No code in the file is run.
 
-    :param path: file, with or without ".zip"; or a readable binary file
-    :param env: to go on training in; None for predictions only
-    :param algorithm: class or registered name that the file must be of; None takes what it is. Files of SB3's own `save` do not say
-        what they are, so it is needed for them.
-    :param custom_objects: values for attributes that replace those in the file
-    :param force_reset: begin new episodes when training goes on
-    :param with_training_state: put the training state in the file back, the environment's included, so that
-        `model.learn(total - model.num_timesteps, reset_num_timesteps=False)` ends as if training had never stopped; needs `env`
-    :param allow_pickle: also load files with pickles, which can run any code: only for files you trust
-    :param kwargs: attributes to change in the loaded model
-    :raises FileNotFoundError: no such file
-    :raises UnsafeModelError: the file needs pickles and `allow_pickle` is false
-    :raises ModelFileError: damaged, foreign, of another algorithm or version, or without the training state asked for
+    Args:
+        path: file, with or without ".zip"; or a readable binary file.
+        env: to go on training in; None for predictions only.
+        algorithm: class or registered name that the file must be of; None takes what it is. Files of SB3's
+            own `save` do not say what they are, so it is needed for them.
+        device: where the networks go.
+        custom_objects: values for attributes that replace those in the file.
+        force_reset: begin new episodes when training goes on.
+        with_training_state: put the training state in the file back, the environment's included, so that
+            `model.learn(total - model.num_timesteps, reset_num_timesteps=False)` ends as if training had
+            never stopped; needs `env`.
+        allow_pickle: also load files with pickles, which can run any code: only for files you trust.
+        kwargs: attributes to change in the loaded model.
+
+    Raises:
+        FileNotFoundError: No such file.
+        UnsafeModelError: The file needs pickles and `allow_pickle` is false.
+        ModelFileError: Damaged, foreign, of another algorithm or version, or without the training state asked
+            for.
     """
     cls = _algorithm(algorithm) if algorithm is not None else None
     with _readable(path) as (file, name):
@@ -263,7 +288,9 @@ def load_safely(
             if not allow_pickle:
                 raise
             if cls is None:
-                raise ModelFileError(f"{name} does not say which algorithm it is: pass algorithm=...") from None
+                raise ModelFileError(
+                    f"{name} does not say which algorithm it is: pass algorithm=..."
+                ) from None
             file.seek(0)
             objects = None if custom_objects is None else dict(custom_objects)
             # `BaseAlgorithm.load` on purpose: a class of ours would come back here.
@@ -277,7 +304,9 @@ def load_safely(
     model = _build(saved, archive, env, device, force_reset, name, kwargs)
     if with_training_state:
         if archive.state is None:
-            raise ModelFileError(f"{name} holds no training state: save with with_training_state=True to resume exactly")
+            raise ModelFileError(
+                f"{name} holds no training state: save with with_training_state=True to resume exactly"
+            )
         if env is None:
             raise ValueError("to resume training, pass the environment: env=...")
         set_training_state(model, archive.state)
@@ -287,7 +316,10 @@ def load_safely(
 def _algorithm(algorithm: Any) -> type[BaseAlgorithm]:
     if isinstance(algorithm, str):
         if algorithm not in _ALGORITHMS:
-            raise ModelFileError(f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(_ALGORITHMS))} (see register_algorithm)")
+            raise ModelFileError(
+                f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(_ALGORITHMS))} "
+                "(see register_algorithm)"
+            )
         return _ALGORITHMS[algorithm]
     return cast(type[BaseAlgorithm], algorithm)
 
@@ -303,26 +335,38 @@ def _build(
 ) -> BaseAlgorithm:
     """The steps of `BaseAlgorithm.load`, from decoded data."""
     data = dict(archive.data)
-    for key, kind in (("observation_space", gymnasium.Space), ("action_space", gymnasium.Space), ("policy_class", type)):
+    for key, kind in (
+        ("observation_space", gymnasium.Space),
+        ("action_space", gymnasium.Space),
+        ("policy_class", type),
+    ):
         if not isinstance(data.get(key), kind):
             raise ModelFileError(f"{name} is damaged: no valid {key}")
     if not issubclass(data["policy_class"], BasePolicy):
         raise ModelFileError(f"{name} is damaged: {data['policy_class'].__name__} is not a policy")
     if "policy_kwargs" in kwargs and kwargs["policy_kwargs"] != data["policy_kwargs"]:
-        raise ValueError(f"policy_kwargs differ from those of the file: {kwargs['policy_kwargs']} and {data['policy_kwargs']}")
+        raise ValueError(
+            f"policy_kwargs differ from those of the file: {kwargs['policy_kwargs']} "
+            f"and {data['policy_kwargs']}"
+        )
     if env is not None:
         env = cls._wrap_env(env, data["verbose"])
         check_for_correct_spaces(env, data["observation_space"], data["action_space"])
         data["n_envs"] = env.num_envs
         if force_reset:
             data["_last_obs"] = None
-    model = cls(policy=data["policy_class"], env=env, device=device, _init_setup_model=False)  # type: ignore[call-arg, arg-type]
+    constructor: Any = cls
+    model: BaseAlgorithm = constructor(
+        policy=data["policy_class"], env=env, device=device, _init_setup_model=False
+    )
     model.__dict__.update(data)
     model.__dict__.update(kwargs)
     model._setup_model()
     others = archive.tensors.get(OTHER_TENSORS) or {}
     try:
-        model.set_parameters({key: value for key, value in archive.tensors.items() if key != OTHER_TENSORS}, exact_match=True)
+        model.set_parameters(
+            {key: value for key, value in archive.tensors.items() if key != OTHER_TENSORS}, exact_match=True
+        )
         for key, value in others.items():
             if value is not None:
                 recursive_setattr(model, f"{key}.data", value.data.to(model.device))
@@ -343,15 +387,20 @@ def _readable(path: File) -> Iterator[tuple[BinaryIO, str]]:
     if not target.is_file():
         target = with_suffix(path)
     if not target.is_file():
-        raise FileNotFoundError(f"no model file at {path}" + ("" if str(target) == str(path) else f" or {target}"))
+        raise FileNotFoundError(
+            f"no model file at {path}" + ("" if str(target) == str(path) else f" or {target}")
+        )
     with open(target, "rb") as file:
         yield file, str(target)
 
 
-def read_archive(path: File, name: str = "the model file", custom_objects: Mapping[str, Any] | None = None) -> Archive:
+def read_archive(
+    path: File, name: str = "the model file", custom_objects: Mapping[str, Any] | None = None
+) -> Archive:
     """Read and decode a model file, without making a model of it.
 
-    :raises FileNotFoundError, UnsafeModelError, ModelFileError: see `load_safely`
+    Raises:
+        FileNotFoundError, UnsafeModelError, ModelFileError: See `load_safely`.
     """
     if isinstance(path, (str, os.PathLike)):
         with _readable(path) as (file, found):
@@ -360,15 +409,24 @@ def read_archive(path: File, name: str = "the model file", custom_objects: Mappi
         with zipfile.ZipFile(path) as archive:
             members = {entry: archive.read(entry) for entry in archive.namelist()}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged ({error})") from error
+        raise ModelFileError(
+            f"{name} is not a model file, or it is truncated or damaged ({error})"
+        ) from error
     if missing := [member for member in (DATA, "policy" + TENSORS) if member not in members]:
-        raise ModelFileError(f"{name} is not a model file: it has no {' and no '.join(missing)}")
+        raise ModelFileError(
+            f"{name} is not a model file, or it is truncated or damaged "
+            f"(it has no {' and no '.join(missing)})"
+        )
     raw = _parse(members[DATA], name)
-    pickled = [key for key, value in raw.items() if isinstance(value, dict) and PICKLED in value and key not in (custom_objects or {})]
+    pickled = [
+        key
+        for key, value in raw.items()
+        if isinstance(value, dict) and PICKLED in value and key not in (custom_objects or {})
+    ]
     if pickled:
         raise UnsafeModelError(
-            f"{name} holds pickles ({', '.join(pickled)}), which can run any code when they are loaded. If you trust where it comes from, "
-            "load it with allow_pickle=True, then save it again."
+            f"{name} holds pickles ({', '.join(pickled)}), which can run any code when they are loaded. "
+            "If you trust where it comes from, load it with allow_pickle=True, then save it again."
         )
     if SIGN not in members:
         raise ModelFileError(f"{name} was not written by rao_agents: it has no {SIGN}")
@@ -376,9 +434,13 @@ def read_archive(path: File, name: str = "the model file", custom_objects: Mappi
     if sign.get("format") != FORMAT or not isinstance(sign.get("class"), str):
         raise ModelFileError(f"{name} was not written by rao_agents")
     if sign.get("version") != FORMAT_VERSION:
-        raise ModelFileError(f"{name} is of format version {sign.get('version')}, this is version {FORMAT_VERSION}")
+        raise ModelFileError(
+            f"{name} is of format version {sign.get('version')}, this is version {FORMAT_VERSION}"
+        )
     try:
-        data = {key: safe_json.decode(value) for key, value in raw.items() if key not in (custom_objects or {})}
+        data = {
+            key: safe_json.decode(value) for key, value in raw.items() if key not in (custom_objects or {})
+        }
         state = _decode_state(members, name)
     except (ValueError, EOFError, OSError) as error:
         raise ModelFileError(f"{name}: {error}") from error
@@ -386,16 +448,21 @@ def read_archive(path: File, name: str = "the model file", custom_objects: Mappi
     for entry, content in members.items():
         if entry.endswith(TENSORS):
             try:
-                tensors[entry.removesuffix(TENSORS)] = th.load(io.BytesIO(content), map_location=get_device("cpu"), weights_only=True)
+                tensors[entry.removesuffix(TENSORS)] = th.load(
+                    io.BytesIO(content), map_location=get_device("cpu"), weights_only=True
+                )
             except Exception as error:  # torch raises whatever its parsers do
-                raise ModelFileError(f"the tensors {entry} in {name} are damaged or unsafe: {error}") from error
+                raise ModelFileError(
+                    f"the tensors {entry} in {name} are damaged or unsafe: {error}"
+                ) from error
     return Archive(sign["class"], data | dict(custom_objects or {}), tensors, state)
 
 
 def saved_versions(path: File) -> dict[str, str]:
     """Versions of the libraries that wrote a model file, by name; empty for files of SB3's own `save`.
 
-    :raises FileNotFoundError, ModelFileError: see `load_safely`
+    Raises:
+        FileNotFoundError, ModelFileError: See `load_safely`.
     """
     with _readable(path) as (file, name):
         try:
@@ -404,7 +471,9 @@ def saved_versions(path: File) -> dict[str, str]:
                     return {}
                 versions = _parse(archive.read(SIGN), name).get("versions", {})
         except zipfile.BadZipFile as error:
-            raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged ({error})") from error
+            raise ModelFileError(
+                f"{name} is not a model file, or it is truncated or damaged ({error})"
+            ) from error
         finally:
             file.seek(0)
     return {str(key): str(value) for key, value in versions.items()}
@@ -433,12 +502,14 @@ def _decode_state(members: Mapping[str, bytes], name: str) -> dict[str, Any] | N
     return decoded
 
 
-# -- policies alone ----------------------------------------------------------------------------------------------------------
+# -- policies alone --------------------------------------------------------------------------------
 
 
 def save_policy(policy: BasePolicy, path: File) -> None:
     """Write a policy alone, without what training needs."""
-    parameters = {key: value for key, value in policy._get_constructor_parameters().items() if key != "lr_schedule"}
+    parameters = {
+        key: value for key, value in policy._get_constructor_parameters().items() if key != "lr_schedule"
+    }
     data = {"policy_class": type(policy), "parameters": parameters}
     members = {DATA: _dump(safe_json.encode(data)), "policy" + TENSORS: _tensor_bytes(policy.state_dict())}
     _write_archive(path, members | _signature(type(policy).__name__))
@@ -450,9 +521,8 @@ def load_policy(path: File, device: th.device | str = "auto") -> BasePolicy:
     cls, parameters = archive.data.get("policy_class"), archive.data.get("parameters")
     if not isinstance(parameters, dict) or not isinstance(cls, type) or not issubclass(cls, BasePolicy):
         raise ModelFileError("this file does not hold a policy alone: load it with load_safely")
-    needs_schedule = "lr_schedule" not in parameters
-    extra = {"lr_schedule": schedules.constant(0.0)} if needs_schedule else {}
-    policy = cls(**parameters, **extra)
+    constructor: Any = cls
+    policy: BasePolicy = constructor(**parameters, lr_schedule=schedules.constant(0.0))
     try:
         policy.load_state_dict(archive.tensors["policy"])
     except RuntimeError as error:

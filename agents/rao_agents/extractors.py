@@ -13,17 +13,20 @@ from torch import nn
 
 
 class SharedMLPExtractor(BaseFeaturesExtractor):
-    """Flattens the observation (all keys of a dictionary, in its order) into fully connected layers that policy and value share.
+    """Flattens the observation into fully connected layers that policy and value share.
 
-    SB3's default for dictionaries gives policy and value a first layer of their own over the whole observation; sharing it saves
-    about a third of the time of an update. Use it with a smaller `net_arch`:
+    All keys of a dictionary are taken, in its order.
+
+    SB3's default for dictionaries gives policy and value a first layer of their own over the whole
+    observation; sharing it saves about a third of the time of an update. Use it with a smaller `net_arch`:
     `policy_kwargs=dict(features_extractor_class=SharedMLPExtractor, net_arch=[256])`.
 
-    :param observation_space: `Dict` of flattenable spaces, or one such space
-    :param features_dim: width of the layers and number of features
-    :param n_layers: how many layers, at least 1
-    :param activation_fn: after each layer
-    :param ignore: keys of a dictionary observation that the network is not shown
+    Args:
+        observation_space: `Dict` of flattenable spaces, or one such space.
+        features_dim: width of the layers and number of features.
+        n_layers: how many layers, at least 1.
+        activation_fn: after each layer.
+        ignore: keys of a dictionary observation that the network is not shown.
     """
 
     def __init__(
@@ -40,7 +43,10 @@ class SharedMLPExtractor(BaseFeaturesExtractor):
         self.keys: list[str] | None = None
         if isinstance(observation_space, spaces.Dict):
             if unknown := set(ignore) - set(observation_space.spaces):
-                raise ValueError(f"ignore names {sorted(unknown)}, which are not among the keys {list(observation_space.spaces)}")
+                raise ValueError(
+                    f"ignore names {sorted(unknown)}, which are not among the keys "
+                    f"{list(observation_space.spaces)}"
+                )
             self.keys = [key for key in observation_space.spaces if key not in ignore]
             if not self.keys:
                 raise ValueError("ignore leaves no key of the observation")

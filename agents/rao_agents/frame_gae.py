@@ -1,12 +1,13 @@
 """Compiled bookkeeping of frames as trajectories, and generalised advantage estimation over them.
 
-A *row* is one decision: what a frame observed and did in one environment step. Rows of one frame form a trajectory of their own.
-A row that spawns a child is *pending* until the child has returned: its transition jumps over everything its descendants do,
-k environment steps in all, so the next row of the frame is discounted by gamma**k (a semi-Markov decision process; Sutton,
-Precup and Singh 1999, section 1.1). MISSION row A4: credit flows through the whole recursion tree.
+A *row* is one decision: what a frame observed and did in one environment step. Rows of one frame form a
+trajectory of their own. A row that spawns a child is *pending* until the child has returned: its transition
+jumps over everything its descendants do, k environment steps in all, so the next row of the frame is
+discounted by gamma**k (a semi-Markov decision process; Sutton, Precup and Singh 1999, section 1.1). MISSION
+row A4: credit flows through the whole recursion tree.
 
-Rows live in one flat table: row `t * n_envs + env` for step t of the current rollout, followed by the rows carried over from
-earlier rollouts. No random numbers are drawn here.
+Rows live in one flat table: row `t * n_envs + env` for step t of the current rollout, followed by the rows
+carried over from earlier rollouts. No random numbers are drawn here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ ROW = np.dtype(
         ("reward", np.float64),  # rewards of the frame since this row, discounted to the row's time
         ("discount", np.float64),  # gamma ** (environment steps since this row)
         ("next", np.int64),  # row index of the frame's next decision, or one of the three codes below
-        ("parent", np.int64),  # row index of the pending spawn that this row's frame descends from directly, or NO_ROW
+        (
+            "parent",
+            np.int64,
+        ),  # row index of the pending spawn that this row's frame descends from directly, or NO_ROW
         ("frame_id", np.int64),
         ("episode", np.int64),
         ("env", np.int32),
@@ -42,7 +46,7 @@ PENDING = -1
 ENDED = -2
 """`next` of a row whose frame ended."""
 BOOTSTRAPPED = -3
-"""`next` of a row whose frame acts next, just after the last step of the rollout: its value is `last_values`."""
+"""`next` of a row whose frame acts just after the last step of the rollout: its value is in `last_values`."""
 
 OK = 0
 LOST_FRAME = 1
@@ -69,23 +73,31 @@ def record_step(
 ) -> tuple[int, int, int]:
     """Enter one environment step of every instance into the table.
 
-    :param step: index of the step in the rollout (0 based)
-    :param rewards: the environment's own rewards, (n_envs,): they belong to the root frame, whoever acted
-    :param dones: whether the episode ended, (n_envs,)
-    :param frame_id, depth: the frame that acts next, (n_envs,); after the end of an episode, the next episode's root
-    :param n_returned, returned: frames that ended at this step, innermost first, (n_envs,) and (n_envs, >= 1);
-        fields used: frame_id, depth, reward, success, children, successes
-    :param frames: open frames by depth, dtype OPEN, (n_envs, depths); updated
-    :param acting: depth of the frame that acted at this step, (n_envs,); updated to the next one's
-    :param episode: episode number of each instance, (n_envs,); updated
-    :param rows: the row table, dtype ROW; updated
-    :param tally: [children returned, of which successful, deepest row + 1]; updated
-    :return: (code, env, depth): OK, or what contradicts the protocol and where
+    Args:
+        step: index of the step in the rollout, from 0.
+        gamma: discount of one environment step.
+        step_cost: what the decision costs the frame that took it.
+        delegation_bonus: paid to a frame at its end, times the average success of its children.
+        rewards: the environment's own rewards, (n_envs,): they belong to the root frame, whoever acted.
+        dones: whether the episode ended, (n_envs,).
+        frame_id: the frame that acts next, (n_envs,); after the end of an episode, the next episode's root.
+        depth: its depth, (n_envs,).
+        n_returned: how many frames ended at this step, (n_envs,).
+        returned: those frames, innermost first, (n_envs, >= 1); used are frame_id, depth, reward, success,
+            children, successes.
+        frames: open frames by depth, dtype OPEN, (n_envs, depths); updated.
+        acting: depth of the frame that acted at this step, (n_envs,); updated to the next one's.
+        episode: episode number of each instance, (n_envs,); updated.
+        rows: the row table, dtype ROW; updated.
+        tally: [children returned, of which successful, deepest row + 1]; updated.
+
+    Returns:
+        (code, env, depth): OK, or what contradicts the protocol and where.
     """
     n_envs, depths = frames.shape
     for env in range(n_envs):
         if depth[env] >= depths:
-            return TOO_DEEP, env, np.int64(depth[env])
+            return TOO_DEEP, env, int(depth[env])
         here = acting[env]
         row = step * n_envs + env
 
@@ -109,8 +121,8 @@ def record_step(
         if root != NO_ROW:
             rows[root].reward += rows[root].discount * rewards[env]
 
-        # A frame's end pays its local outcome (the root's outcome is the environment's reward) and, once, the *average*
-        # success of its children. A sum would be farmed by spawning easy children for ever.
+        # A frame's end pays its local outcome (the root's outcome is the environment's reward) and, once, the
+        # *average* success of its children. A sum would be farmed by spawning easy children for ever.
         for index in range(n_returned[env]):
             ended = returned[env, index]
             level = ended.depth
@@ -130,8 +142,8 @@ def record_step(
             frames[env, level].row = NO_ROW
 
         if dones[env]:
-            # Whatever is still open ends with the episode. The budget is part of the observation, so a time-out is an end
-            # like any other and nothing is bootstrapped.
+            # Whatever is still open ends with the episode. The budget is part of the observation, so a
+            # time-out is an end like any other and nothing is bootstrapped.
             for level in range(depths):
                 last = frames[env, level].row
                 if last != NO_ROW:
@@ -166,10 +178,12 @@ def close_rollout(
 ) -> int:
     """Settle the frames still open at a rollout's end.
 
-    The frame that acts next is observed already: its last row is bootstrapped. The pending spawns of its ancestors are listed
-    in `carried` (row indices, at least n_envs * depths long). Rows leave `frames`, whose frame ids stay.
+    The frame that acts next is observed already: its last row is bootstrapped. The pending spawns of its
+    ancestors are listed in `carried` (row indices, at least n_envs * depths long). Rows leave `frames`, whose
+    frame ids stay.
 
-    :return: how many rows are carried
+    Returns:
+        How many rows are carried.
     """
     n_envs, depths = frames.shape
     count = 0
@@ -197,20 +211,25 @@ def frame_advantages(
     last_values: npt.NDArray[np.float32],
     advantages: npt.NDArray[np.float32],
 ) -> None:
-    """Generalised advantage estimation over every frame's own trajectory (Schulman et al. 2016, arXiv:1506.02438).
+    """Generalised advantage estimation over every frame's own trajectory.
 
-    `A(row) = R + gamma**k V(next) - V(row) + gamma**k lambda A(next)`, one factor lambda for each decision of the frame, however
-    many steps k its descendants took. A pending row has no advantage yet (0 is written), so that the row before it is
-    bootstrapped from its value.
+    After Schulman et al. 2016 (arXiv:1506.02438), but
+    `A(row) = R + gamma**k V(next) - V(row) + gamma**k lambda A(next)`, one factor lambda for each decision of
+    the frame, however many steps k its descendants took. A pending row has no advantage yet (0 is written),
+    so that the row before it is bootstrapped from its value.
 
-    :param n_rows: rows in use, those of the steps and the carried ones after them
-    :param n_step_rows: rows of this rollout's steps
-    :param values: value of each row's observation, (>= n_rows,)
-    :param last_values: value of the observation after the last step, (n_envs,)
-    :param advantages: written, (>= n_rows,)
+    Args:
+        n_rows: rows in use, those of the steps and the carried ones after them.
+        n_step_rows: rows of this rollout's steps.
+        gae_lambda: trade-off between bias and variance, in [0, 1].
+        rows: the row table, dtype ROW.
+        values: value of each row's observation, (>= n_rows,).
+        last_values: value of the observation after the last step, (n_envs,).
+        advantages: written, (>= n_rows,).
     """
     for index in range(n_rows):
-        # A row's next one has a larger index among the step rows; carried rows come before all of them in time.
+        # A row's next one has a larger index among the step rows; carried rows come before all of them in
+        # time.
         row = n_step_rows - 1 - index if index < n_step_rows else index
         following = rows[row].next
         if following == PENDING:

@@ -1,7 +1,8 @@
-"""Policies with a delegation head (MISSION A2): a delegation score against a learned threshold says whether to spawn, then a
-masked choice among the spawns or among the primitives says what to do.
+"""Policies with a delegation head (MISSION A2).
 
-Without spawn actions, or with `delegation_head=False`, these are sb3-contrib's maskable policies, weight for weight.
+A delegation score against a learned threshold says whether to spawn, then a masked choice among the spawns or
+among the primitives says what to do. Without spawn actions, or with `delegation_head=False`, these are
+sb3-contrib's maskable policies, weight for weight.
 """
 
 from __future__ import annotations
@@ -30,22 +31,27 @@ from rao_agents.checkpoint import File, load_policy, save_policy
 from rao_agents.tap import masks_from_observation
 
 EXCLUDED = -1e8
-"""Log-probability written for masked actions: exp() of it is exactly 0, and unlike -inf it has no NaN gradients."""
+"""Log-probability of masked actions: exp() of it is exactly 0, and unlike -inf it gives no NaN gradients."""
 
 
 class DelegationHead(nn.Module):
     """Logits of all actions, and by how much the delegation score exceeds the threshold.
 
-    The score is linear in the latent and has no bias, so that the threshold is the only constant in the comparison.
+    The score is linear in the latent and has no bias, so that the threshold is the only constant in the
+    comparison.
 
-    :param latent_dim: width of the policy's latent
-    :param n_actions: primitives and spawns
-    :param initial_threshold: where the threshold starts; 0 delegates with probability 1/2 where both are possible
-    :param threshold_scale: the threshold is this factor times its parameter. SB3 gives all parameters one learning rate, at which
-        a bare threshold would hardly move: the factor is its own rate under Adam.
+    Args:
+        latent_dim: width of the policy's latent.
+        n_actions: primitives and spawns.
+        initial_threshold: where the threshold starts; 0 delegates with probability 1/2 where both are
+            possible.
+        threshold_scale: the threshold is this factor times its parameter. SB3 gives all parameters one
+            learning rate, at which a bare threshold would hardly move: the factor is its own rate under Adam.
     """
 
-    def __init__(self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0) -> None:
+    def __init__(
+        self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0
+    ) -> None:
         super().__init__()
         if not threshold_scale > 0:
             raise ValueError(f"threshold_scale must be positive, got {threshold_scale}")
@@ -67,12 +73,13 @@ class DelegationHead(nn.Module):
 class DelegationDistribution(MaskableDistribution):
     """P(spawn) = sigmoid(score - threshold), then a softmax among the allowed actions of the chosen side.
 
-    Everything (probabilities, entropy, samples) comes from one vector of joint log-probabilities, built after masking. Where
-    only one side is allowed, the gate is forced and neither score nor threshold matters.
+    Everything (probabilities, entropy, samples) comes from one vector of joint log-probabilities, built after
+    masking. Where only one side is allowed, the gate is forced and neither score nor threshold matters.
 
-    :param n_actions: primitives and spawns
-    :param spawn_actions: indices of the spawns, at least one
-    :param head_kwargs: of the `DelegationHead`
+    Args:
+        n_actions: primitives and spawns.
+        spawn_actions: indices of the spawns, at least one.
+        head_kwargs: of the `DelegationHead`.
     """
 
     def __init__(self, n_actions: int, spawn_actions: Sequence[int], **head_kwargs: float) -> None:
@@ -96,8 +103,9 @@ class DelegationDistribution(MaskableDistribution):
         return self
 
     def apply_masking(self, masks: MaybeMasks) -> None:
-        """Allow only the actions whose mask is true, (batch, n_actions) or anything of that many elements; None allows all.
+        """Allow only the actions whose mask is true; None allows all.
 
+        `masks` is (batch, n_actions), or anything of that many elements.
         A row that allows nothing at all is read as one that allows everything.
         """
         self._joint = None
@@ -119,7 +127,10 @@ class DelegationDistribution(MaskableDistribution):
         spawns = allowed & self.spawns
         primitives = allowed & ~self.spawns
         self.may_spawn = spawns.any(dim=1, keepdim=True)
-        self.allowed, self.open = allowed, self.may_spawn & primitives.any(dim=1, keepdim=True)  # (batch, n_actions), (batch, 1)
+        self.allowed, self.open = (
+            allowed,
+            self.may_spawn & primitives.any(dim=1, keepdim=True),
+        )  # (batch, n_actions), (batch, 1)
         excluded = self.raw_logits.new_tensor(EXCLUDED)
         zero = self.raw_logits.new_zeros(())
         gate_spawn = th.where(self.open, F.logsigmoid(self.margin), zero)
@@ -135,7 +146,7 @@ class DelegationDistribution(MaskableDistribution):
         return self.log_probs.exp()
 
     @property
-    def distribution(self) -> Categorical:
+    def distribution(self) -> Categorical:  # type: ignore[override]
         """The same as a torch distribution, for code that expects one."""
         return Categorical(logits=self.log_probs, validate_args=False)
 
@@ -145,7 +156,8 @@ class DelegationDistribution(MaskableDistribution):
 
     def entropy(self) -> th.Tensor:
         """Entropy of the joint choice, (batch,)."""
-        # Excluded actions: exp(-1e8) * -1e8 is -0.0, and its gradient is stopped by the `where` that excluded them.
+        # Excluded actions: exp(-1e8) * -1e8 is -0.0, and its gradient is stopped by the `where` that excluded
+        # them.
         return -(self.log_probs.exp() * self.log_probs).sum(dim=1)
 
     def sample(self) -> th.Tensor:
@@ -153,7 +165,10 @@ class DelegationDistribution(MaskableDistribution):
         return th.multinomial(self.probs, 1).squeeze(1)
 
     def mode(self) -> th.Tensor:
-        """Delegate exactly when the score exceeds the threshold (where both sides are allowed), then the side's best action."""
+        """The best action of the chosen side, (batch,).
+
+        Where both sides are allowed, spawning is chosen exactly when the score exceeds the threshold.
+        """
         if self._joint is None:
             self._joint = self._build()
         delegate = th.where(self.open, self.margin > 0, self.may_spawn)
@@ -161,21 +176,24 @@ class DelegationDistribution(MaskableDistribution):
         return th.where(candidates, self.raw_logits, self.raw_logits.new_tensor(-th.inf)).argmax(dim=1)
 
     def actions_from_params(self, action_logits: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        """Actions from the head's output."""
         return self.proba_distribution(action_logits).get_actions(deterministic=deterministic)
 
     def log_prob_from_params(self, action_logits: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Actions from the head's output, and their log-probabilities."""
         actions = self.actions_from_params(action_logits)
         return actions, self.log_prob(actions)
 
 
 class DelegationMixin:
-    """Puts the delegation head on a maskable actor-critic policy, and reads masks from observations that carry them.
+    """Puts the delegation head on a maskable actor-critic policy.
 
-    Parameters besides the policy's own:
+    Masks are taken from observations that carry them. Parameters besides the policy's own:
 
-    :param spawn_actions: indices of the spawn actions; none makes the policy sb3-contrib's own
-    :param delegation_head: False keeps the plain masked softmax over all actions
-    :param initial_threshold, threshold_scale: of the `DelegationHead`
+    Args:
+        spawn_actions: indices of the spawn actions; none makes the policy sb3-contrib's own.
+        delegation_head: False keeps the plain masked softmax over all actions.
+        initial_threshold, threshold_scale: of the `DelegationHead`.
     """
 
     # From the policies this is mixed into.
@@ -194,7 +212,10 @@ class DelegationMixin:
     ) -> None:
         self.spawn_actions = tuple(int(action) for action in spawn_actions)
         self.delegation_head = bool(delegation_head)
-        self._head_kwargs = {"initial_threshold": float(initial_threshold), "threshold_scale": float(threshold_scale)}
+        self._head_kwargs = {
+            "initial_threshold": float(initial_threshold),
+            "threshold_scale": float(threshold_scale),
+        }
         # [sum of score - threshold, decisions] while collecting, where both sides were open.
         self._decisions: th.Tensor | None = None
         super().__init__(*args, **kwargs)
@@ -209,13 +230,16 @@ class DelegationMixin:
             if not isinstance(self.action_space, spaces.Discrete):
                 raise ValueError(f"a delegation head needs a Discrete action space, got {self.action_space}")
             # The policy's constructor has no hook for its distribution; it is used from here on only.
-            self.action_dist = DelegationDistribution(int(self.action_space.n), self.spawn_actions, **self._head_kwargs)
+            self.action_dist = DelegationDistribution(
+                int(self.action_space.n), self.spawn_actions, **self._head_kwargs
+            )
         super()._build(lr_schedule)  # type: ignore[misc]
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data: dict[str, Any] = super()._get_constructor_parameters()  # type: ignore[misc]
         return data | {
-            "share_features_extractor": self.share_features_extractor,  # type: ignore[attr-defined]  # upstream leaves it out
+            # Upstream leaves it out.
+            "share_features_extractor": self.share_features_extractor,  # type: ignore[attr-defined]
             "spawn_actions": self.spawn_actions,
             "delegation_head": self.delegation_head,
             **self._head_kwargs,
@@ -229,7 +253,8 @@ class DelegationMixin:
     def load(cls, path: File, device: th.device | str = "auto") -> Self:
         """Read a policy that `save` wrote; no code in the file is run.
 
-        :raises ValueError: it is another class's
+        Raises:
+            ValueError: It is another class's.
         """
         policy = load_policy(path, device)
         if not isinstance(policy, cls):
@@ -239,8 +264,12 @@ class DelegationMixin:
     def forward(
         self, obs: Any, deterministic: bool = False, action_masks: npt.NDArray[np.bool_] | None = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Actions, values and log-probabilities, as the base class has them; counts the decisions for the log on the way."""
-        result: tuple[th.Tensor, th.Tensor, th.Tensor] = super().forward(obs, deterministic, action_masks)  # type: ignore[misc]
+        """Actions, values and log-probabilities, as the base class has them.
+
+        Counts the decisions for the log on the way.
+        """
+        result: tuple[th.Tensor, th.Tensor, th.Tensor]
+        result = super().forward(obs, deterministic, action_masks)  # type: ignore[misc]
         if self.delegates:
             with th.no_grad():
                 open_ = self.action_dist.open
@@ -249,7 +278,7 @@ class DelegationMixin:
         return result
 
     def pop_delegation_score(self) -> float | None:
-        """Mean score of the decisions since the last call in which both sides were open; None if there was none."""
+        """Mean score of the decisions since the last call in which both sides were open; None if none was."""
         decisions, self._decisions = self._decisions, None
         if decisions is None or decisions[1] == 0:
             return None
@@ -259,7 +288,8 @@ class DelegationMixin:
     def delegation_threshold(self) -> float:
         """The learned threshold; set it to make a trained policy delegate more (lower) or less (higher).
 
-        :raises RuntimeError: the policy has no delegation head
+        Raises:
+            RuntimeError: The policy has no delegation head.
         """
         return float(self._head().threshold.detach())
 
@@ -280,7 +310,10 @@ class DelegationMixin:
 
     def _head(self) -> DelegationHead:
         if not isinstance(self.action_net, DelegationHead):
-            raise RuntimeError("this policy has no delegation head: its environment has no spawn actions, or delegation_head=False")
+            raise RuntimeError(
+                "this policy has no delegation head: its environment has no spawn actions, "
+                "or delegation_head=False"
+            )
         return self.action_net
 
     def predict(
@@ -295,17 +328,19 @@ class DelegationMixin:
         if action_masks is None and isinstance(self.action_space, spaces.Discrete):
             action_masks = masks_from_observation(observation, int(self.action_space.n))
         result: tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]
-        result = super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[misc]
+        result = super().predict(  # type: ignore[misc]
+            observation, state, episode_start, deterministic, action_masks
+        )
         return result
 
 
-class DelegationPolicy(DelegationMixin, MaskableActorCriticPolicy):  # type: ignore[misc]
+class DelegationPolicy(DelegationMixin, MaskableActorCriticPolicy):
     """Maskable actor-critic with a delegation head, for plain observations (`MlpPolicy`)."""
 
 
-class DelegationCnnPolicy(DelegationMixin, MaskableActorCriticCnnPolicy):  # type: ignore[misc]
+class DelegationCnnPolicy(DelegationMixin, MaskableActorCriticCnnPolicy):
     """Maskable actor-critic with a delegation head, for images (`CnnPolicy`)."""
 
 
-class MultiInputDelegationPolicy(DelegationMixin, MaskableMultiInputActorCriticPolicy):  # type: ignore[misc]
+class MultiInputDelegationPolicy(DelegationMixin, MaskableMultiInputActorCriticPolicy):
     """Maskable actor-critic with a delegation head, for dictionary observations (`MultiInputPolicy`)."""

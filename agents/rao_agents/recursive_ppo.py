@@ -1,4 +1,4 @@
-"""RecursivePPO: proximal policy optimisation for agents that spawn copies of themselves (MISSION A1, A2, A4, A5)."""
+"""RecursivePPO: PPO for agents that spawn copies of themselves (MISSION A1, A2, A4, A5)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ from typing_extensions import Self
 
 from rao_agents import checkpoint, schedules
 from rao_agents.checkpoint import File, load_safely, register_algorithm, save_safely
-from rao_agents.policies import DelegationCnnPolicy, DelegationMixin, DelegationPolicy, MultiInputDelegationPolicy
+from rao_agents.policies import (
+    DelegationCnnPolicy,
+    DelegationMixin,
+    DelegationPolicy,
+    MultiInputDelegationPolicy,
+)
 from rao_agents.rollout_buffer import FrameDictRolloutBuffer, FrameRolloutBuffer, FrameRolloutBufferMixin
 from rao_agents.schedules import Schedule
 from rao_agents.tap import FrameTap, ObservationMasks, masks_from_observation
 from rao_agents.training_state import set_training_state, training_state
 
 AnySchedule = float | str | Mapping[str, Any] | Schedule
-"""What a scheduled parameter takes: a number, "lin_0.001", a description (`schedules.from_description`), or a function of progress."""
+"""What a scheduled parameter takes; see `schedules.parse`."""
 
 SPAWN_ACTIONS = "spawn_actions"
 """The environment's attribute that lists its spawn actions."""
@@ -38,40 +43,40 @@ SPAWN_ACTIONS = "spawn_actions"
 
 @register_algorithm
 class RecursivePPO(MaskablePPO):
-    """PPO in which every frame of the recursion is a trajectory of its own, for environments that follow the spawn protocol.
+    """PPO in which every frame of the recursion is a trajectory of its own.
 
-    One policy acts in every frame. A frame's reward is its own: the root's is the environment's reward; a child's is its local
-    outcome when it returns; each pays `step_cost` for its own decisions and earns `delegation_bonus` times the average success of
-    its children. A frame's transition jumps over what its children do. Spawns that are pending when a rollout ends are carried
-    into the next. The step budget is part of the observation, so running out of it is an end like any other.
+    For environments that follow the spawn protocol. One policy acts in every frame. A frame's reward is its
+    own: the root's is the environment's reward; a child's is its local outcome when it returns; each pays
+    `step_cost` for its own decisions and earns `delegation_bonus` times the average success of its children.
+    A frame's transition jumps over what its children do. Spawns that are pending when a rollout ends are
+    carried into the next. The step budget is part of the observation, so running out of it is an end like any
+    other.
 
-    On an environment without spawn actions (its attribute `spawn_actions` is missing or empty) this is `MaskablePPO`: the same
-    network, updates and numbers. Masks are used wherever the environment has them (`action_masks`, or the key `action_mask` in
-    its observation), in `predict` too.
+    On an environment without spawn actions (its attribute `spawn_actions` is missing or empty) this is
+    `MaskablePPO`: the same network, updates and numbers. Masks are used wherever the environment has them
+    (`action_masks`, or the key `action_mask` in its observation), in `predict` too.
 
     Model files hold no pickles; see `rao_agents.checkpoint`.
 
-    Parameters besides those of `MaskablePPO`, whose `learning_rate`, `clip_range`, `clip_range_vf` and here also `ent_coef` may be schedules:
+    Parameters besides those of `MaskablePPO`, whose `learning_rate`, `clip_range`, `clip_range_vf` and here
+    also `ent_coef` may be schedules:
 
-    :param step_cost: what each decision costs the frame that takes it
-    :param delegation_bonus: paid to a frame at its end, once, times the average success of its direct children
-    :param depth_weighting: exponent >= 0 of the weights that keep populous levels from drowning the root; 0 for none, 1 gives every level
-        the same total weight
-    :param delegation_head: whether the policy has a delegation score and a learned threshold; False for a plain masked softmax over all
-        actions
-    :param seed: also of the order of minibatches, which has a generator of its own here
+    Logged besides what `MaskablePPO` logs: - `delegation/score`: mean delegation score over the rollout's
+    decisions in which both spawning and a primitive were allowed - `delegation/threshold`: the learned
+    threshold it is compared with - `delegation/rate`: share of those decisions that spawned -
+    `delegation/open`: share of all decisions that they are - `frames/transitions`: completed transitions the
+    update learns from - `frames/carried`: pending spawns carried into the next rollout - `frames/depth_mean`,
+    `frames/depth_max`: depth of the frames that acted - `frames/child_success`: share of the children that
+    returned with success - `train/ent_coef`: the entropy coefficient in use
 
-    Logged besides what `MaskablePPO` logs:
-
-    - `delegation/score`: mean delegation score over the rollout's decisions in which both spawning and a primitive were allowed
-    - `delegation/threshold`: the learned threshold it is compared with
-    - `delegation/rate`: share of those decisions that spawned
-    - `delegation/open`: share of all decisions that they are
-    - `frames/transitions`: completed transitions the update learns from
-    - `frames/carried`: pending spawns carried into the next rollout
-    - `frames/depth_mean`, `frames/depth_max`: depth of the frames that acted
-    - `frames/child_success`: share of the children that returned with success
-    - `train/ent_coef`: the entropy coefficient in use
+    Args:
+        step_cost: what each decision costs the frame that takes it.
+        delegation_bonus: paid to a frame at its end, once, times the average success of its direct children.
+        depth_weighting: exponent >= 0 of the weights that keep populous levels from drowning the root; 0 for
+            none, 1 gives every level the same total weight.
+        delegation_head: whether the policy has a delegation score and a learned threshold; False for a plain
+            masked softmax over all actions.
+        seed: also of the order of minibatches, which has a generator of its own here.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
@@ -112,7 +117,11 @@ class RecursivePPO(MaskablePPO):
         device: th.device | str = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        for name, value in (("step_cost", step_cost), ("delegation_bonus", delegation_bonus), ("depth_weighting", depth_weighting)):
+        for name, value in (
+            ("step_cost", step_cost),
+            ("delegation_bonus", delegation_bonus),
+            ("depth_weighting", depth_weighting),
+        ):
             if not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value}")
         if depth_weighting < 0:
@@ -159,7 +168,7 @@ class RecursivePPO(MaskablePPO):
         """Whether the environment has spawn actions."""
         return bool(self.spawn_actions)
 
-    # -- setting up ----------------------------------------------------------------------------------------------------------
+    # -- setting up --------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:
         if self.env is not None:
@@ -170,10 +179,18 @@ class RecursivePPO(MaskablePPO):
         self.ent_coef_schedule = FloatSchedule(self.ent_coef)
         policy_kwargs, buffer_kwargs = self.policy_kwargs, self.rollout_buffer_kwargs
         if issubclass(self.policy_class, DelegationMixin):
-            self.policy_kwargs = {**policy_kwargs, SPAWN_ACTIONS: self.spawn_actions, "delegation_head": self.delegation_head}
+            self.policy_kwargs = {
+                **policy_kwargs,
+                SPAWN_ACTIONS: self.spawn_actions,
+                "delegation_head": self.delegation_head,
+            }
         if self.recursive:
             self._choose_frame_buffer()
-            self.rollout_buffer_kwargs = {"depth_weighting": self.depth_weighting, "seed": self.seed, **buffer_kwargs}
+            self.rollout_buffer_kwargs = {
+                "depth_weighting": self.depth_weighting,
+                "seed": self.seed,
+                **buffer_kwargs,
+            }
         try:
             super()._setup_model()
         finally:
@@ -189,14 +206,15 @@ class RecursivePPO(MaskablePPO):
             self.rollout_buffer_class = FrameDictRolloutBuffer if is_dict else FrameRolloutBuffer
         elif not issubclass(self.rollout_buffer_class, FrameRolloutBufferMixin):
             raise ValueError(
-                f"an environment with spawn actions needs a rollout buffer that keeps frames apart; {self.rollout_buffer_class.__name__} "
-                "does not build on FrameRolloutBufferMixin"
+                "an environment with spawn actions needs a rollout buffer that keeps frames apart; "
+                f"{self.rollout_buffer_class.__name__} does not build on FrameRolloutBufferMixin"
             )
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """Train on `env` from now on; see the base class.
 
-        :raises ValueError: its spawn actions are not those of the model
+        Raises:
+            ValueError: Its spawn actions are not those of the model.
         """
         wrapped = self._wrap_env(env, self.verbose)
         found = find_spawn_actions(wrapped)
@@ -221,9 +239,9 @@ class RecursivePPO(MaskablePPO):
         self._tap.step_cost, self._tap.delegation_bonus = self.step_cost, self.delegation_bonus
         return self._tap
 
-    # -- training ------------------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
-    def learn(
+    def learn(  # type: ignore[override]  # as MaskablePPO has it
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,
@@ -233,11 +251,20 @@ class RecursivePPO(MaskablePPO):
         use_masking: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        """Train for `total_timesteps` environment steps (all frames' steps count); see `MaskablePPO.learn`.
+        """Train for `total_timesteps` environment steps, in which all frames' steps count.
 
-        :param use_masking: False ignores the environment's masks; True uses them where there are any
+        The parameters are those of `MaskablePPO.learn`, but `use_masking=True` uses masks where there are
+        any, and does not insist on them.
         """
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, use_masking, progress_bar)
+        return super().learn(
+            total_timesteps,
+            callback,
+            log_interval,
+            tb_log_name,
+            reset_num_timesteps,
+            use_masking,
+            progress_bar,
+        )
 
     def collect_rollouts(
         self,
@@ -274,7 +301,9 @@ class RecursivePPO(MaskablePPO):
         open_ = masks[:, spawns].any(axis=1) & masks[:, ~spawns].any(axis=1)
         figures["delegation/open"] = float(open_.mean())
         if open_.any():
-            figures["delegation/rate"] = float(spawns[buffer.flat_actions[: buffer.n_step_rows, 0]][open_].mean())
+            figures["delegation/rate"] = float(
+                spawns[buffer.flat_actions[: buffer.n_step_rows, 0]][open_].mean()
+            )
         if isinstance(self.policy, DelegationMixin) and self.policy.delegates:
             figures["delegation/threshold"] = self.policy.delegation_threshold
             score = self.policy.pop_delegation_score()
@@ -298,13 +327,15 @@ class RecursivePPO(MaskablePPO):
         finally:
             self.ent_coef, self.normalize_advantage = given
 
-    def _values(self, observations: npt.NDArray[Any] | dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+    def _values(
+        self, observations: npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
+    ) -> npt.NDArray[np.float32]:
         """Values of a batch of observations under the current network, (batch,)."""
         with th.no_grad():
             values = self.policy.predict_values(obs_as_tensor(observations, self.device))
         return cast(npt.NDArray[np.float32], values.cpu().numpy().reshape(-1))
 
-    # -- acting --------------------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def predict(
         self,
@@ -316,18 +347,20 @@ class RecursivePPO(MaskablePPO):
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
         """Actions for one observation or a batch of them, and `state` as it came.
 
-        :param action_masks: which actions are allowed; by default what the observation says (`action_mask`)
+        Without `action_masks`, those in the observation (`action_mask`) are used.
         """
         if action_masks is None and isinstance(self.action_space, spaces.Discrete):
             action_masks = masks_from_observation(observation, int(self.action_space.n))
         return super().predict(observation, state, episode_start, deterministic, action_masks)
 
-    # -- files ---------------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_tap"]
 
-    def save(self, path: File, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:  # type: ignore[override]
+    def save(  # type: ignore[override]
+        self, path: File, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
         """Write the model; see `rao_agents.checkpoint.save_safely`."""
         save_safely(self, path, exclude=exclude or (), include=include or ())
 
@@ -343,9 +376,12 @@ class RecursivePPO(MaskablePPO):
         allow_pickle: bool = False,
         **kwargs: Any,
     ) -> Self:
-        """Read a model; see `rao_agents.checkpoint.load_safely`. No code in the file is run unless `allow_pickle` is set."""
+        """Read a model; see `rao_agents.checkpoint.load_safely`.
+
+        No code in the file is run unless `allow_pickle` is set.
+        """
         if print_system_info:
-            print(checkpoint.saved_versions(path))
+            print(checkpoint.saved_versions(path))  # noqa: T201  # what the argument asks for
         return load_safely(
             path,
             env,
@@ -369,11 +405,15 @@ class RecursivePPO(MaskablePPO):
 def find_spawn_actions(env: VecEnv) -> tuple[int, ...]:
     """The spawn actions that the environments in `env` declare; empty where they declare none.
 
-    :raises ValueError: they are not indices of a Discrete action space, or not the same in all environments
+    Raises:
+        ValueError: They are not indices of a Discrete action space, or not the same in all environments.
     """
     if not env.has_attr(SPAWN_ACTIONS):
         return ()
-    each = {tuple(int(action) for action in np.asarray(found).reshape(-1)) for found in env.get_attr(SPAWN_ACTIONS)}
+    each = {
+        tuple(int(action) for action in np.asarray(found).reshape(-1))
+        for found in env.get_attr(SPAWN_ACTIONS)
+    }
     if len(each) != 1:
         raise ValueError(f"the environments declare different spawn actions: {sorted(each)}")
     (actions,) = each
@@ -388,4 +428,3 @@ def find_spawn_actions(env: VecEnv) -> tuple[int, ...]:
 
 def _other_spawns(found: tuple[int, ...], own: tuple[int, ...]) -> str:
     return f"the environment's spawn actions are {list(found)}, the model was made for {list(own)}"
-

@@ -1,8 +1,9 @@
 """Rollout buffers in which every frame is a trajectory of its own (MISSION A4).
 
-They stand in for sb3-contrib's maskable buffers: the same `add`, `get` and samples, so that its training loop is used as it is. What differs:
-transitions jump over the children of a frame, spawns that are pending at a rollout's end are carried into the next rollouts until
-they complete, and minibatches are drawn from completed transitions only.
+They stand in for sb3-contrib's maskable buffers: the same `add`, `get` and samples, so that its training loop
+is used as it is. What differs: transitions jump over the children of a frame, spawns that are pending at a
+rollout's end are carried into the next rollouts until they complete, and minibatches are drawn from completed
+transitions only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
-from rao_envs.core.callstack import FrameFacts
 from sb3_contrib.common.maskable.buffers import (
     MaskableDictRolloutBuffer,
     MaskableDictRolloutBufferSamples,
@@ -33,6 +33,7 @@ from rao_agents.frame_gae import (
     frame_advantages,
     record_step,
 )
+from rao_envs.core.callstack import FrameFacts
 
 Obs = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 Samples = MaskableRolloutBufferSamples | MaskableDictRolloutBufferSamples
@@ -49,7 +50,9 @@ class ProtocolError(RuntimeError):
 class CarriedRows(NamedTuple):
     """Pending spawns that outlive their rollout: at most one for each open frame but the acting one."""
 
-    observations: dict[str, npt.NDArray[Any]]  # key -> (rows, *shape); the key is PLAIN for plain observations
+    observations: dict[
+        str, npt.NDArray[Any]
+    ]  # key -> (rows, *shape); the key is PLAIN for plain observations
     actions: npt.NDArray[Any]  # (rows, 1)
     action_masks: npt.NDArray[np.bool_]  # (rows, n_actions)
     log_probs: npt.NDArray[np.float32]  # (rows,) under the policy that acted
@@ -57,17 +60,20 @@ class CarriedRows(NamedTuple):
 
 
 class FrameRolloutBufferMixin:
-    """Makes a maskable rollout buffer keep frames apart. Use `FrameRolloutBuffer` or `FrameDictRolloutBuffer`.
+    """Makes a maskable rollout buffer keep frames apart: `FrameRolloutBuffer` and `FrameDictRolloutBuffer`.
 
-    The life of a rollout is SB3's: `reset`, then `record` (by the environment tap) and `add` (by the algorithm) for each step,
-    `compute_returns_and_advantage`, `get` for each epoch.
-
-    :param depth_weighting: exponent alpha >= 0: advantages at depth d are weighted in proportion to n_d ** -alpha (n_d rows at that
-        depth), with mean 1 over the rows, so that deep levels with many frames do not drown the root. 0 weights all rows alike, 1 gives every level the same total.
-    :param normalize_advantage: bring the advantages of a rollout to mean 0 and standard deviation 1, once over all its rows
-    :param seed: of the buffer's own generator, which orders the minibatches; None for a fresh one
+    The life of a rollout is SB3's: `reset`, then `record` (by the environment tap) and `add` (by the
+    algorithm) for each step, `compute_returns_and_advantage`, `get` for each epoch.
 
     Other parameters are those of `stable_baselines3.common.buffers.RolloutBuffer`.
+
+    Args:
+        depth_weighting: exponent alpha >= 0: advantages at depth d are weighted in proportion to n_d **
+            -alpha (n_d rows at that depth), with mean 1 over the rows, so that deep levels with many frames
+            do not drown the root. 0 weights all rows alike, 1 gives every level the same total.
+        normalize_advantage: bring the advantages of a rollout to mean 0 and standard deviation 1, once over
+            all its rows.
+        seed: of the buffer's own generator, which orders the minibatches; None for a fresh one.
     """
 
     # From RolloutBuffer.
@@ -108,7 +114,9 @@ class FrameRolloutBufferMixin:
         seed: int | None = None,
     ) -> None:
         if not isinstance(action_space, spaces.Discrete):
-            raise ValueError(f"frames need a Discrete action space (primitives and spawns), got {action_space}")
+            raise ValueError(
+                f"frames need a Discrete action space (primitives and spawns), got {action_space}"
+            )
         self.depth_weighting = depth_weighting
         self.normalize_advantage = normalize_advantage
         self.rng = np.random.default_rng(seed)
@@ -128,7 +136,7 @@ class FrameRolloutBufferMixin:
         """Start the generator of the minibatch order again."""
         self.rng = np.random.default_rng(seed)
 
-    # -- the row table -------------------------------------------------------------------------------------------------------
+    # -- the row table -----------------------------------------------------------------------------
 
     @property
     def n_step_rows(self) -> int:
@@ -141,12 +149,22 @@ class FrameRolloutBufferMixin:
         return self.n_step_rows + self.n_carried
 
     def _allocate(self, capacity: int) -> None:
-        """Make the flat stores, for all rows of a rollout and `capacity` carried ones; the (step, env) arrays of SB3 are views of them."""
+        """Make the flat stores, for all rows of a rollout and `capacity` carried ones.
+
+        The (step, env) arrays that SB3 knows are views of them.
+        """
         self._capacity = capacity
         size = self.n_step_rows + capacity
         grid = (self.buffer_size, self.n_envs)
-        shapes = self.obs_shape if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.obs_shape}
-        dtypes = {key: (self.observation_space[key] if key else self.observation_space).dtype for key in shapes}
+        shapes = (
+            self.obs_shape if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.obs_shape}
+        )
+        leaves = (
+            self.observation_space.spaces
+            if isinstance(self.observation_space, spaces.Dict)
+            else {PLAIN: self.observation_space}
+        )
+        dtypes = {key: space.dtype for key, space in leaves.items()}
         self.mask_dims = int(cast(spaces.Discrete, self.action_space).n)
         self.flat_observations = {key: np.zeros((size, *shape), dtypes[key]) for key, shape in shapes.items()}
         self.flat_actions = np.zeros((size, self.action_dim), self.action_space.dtype)
@@ -155,7 +173,10 @@ class FrameRolloutBufferMixin:
         self.flat_values = np.zeros(size, np.float32)
         self.flat_advantages = np.zeros(size, np.float32)
         self.rows = np.zeros(size, ROW)
-        views = {key: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:]) for key, flat in self.flat_observations.items()}
+        views = {
+            key: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:])
+            for key, flat in self.flat_observations.items()
+        }
         self._observation_views = views if isinstance(self.observation_space, spaces.Dict) else views[PLAIN]
         self._views = {
             name: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:])
@@ -170,12 +191,16 @@ class FrameRolloutBufferMixin:
         self._views |= {name: np.zeros(grid, np.float32) for name in ("rewards", "returns", "episode_starts")}
 
     def reset(self) -> None:
-        """Begin a rollout: put the carried rows in place and forget the others. Stores are reused, not allocated anew."""
+        """Begin a rollout: put the carried rows in place and forget the others.
+
+        Stores are reused, not allocated anew.
+        """
         if self._unsettled:
             self.carried = None  # the last rollout was broken off: its pending spawns went on without us
             self._unsettled = False
         pending = len(self.carried.rows) if self.carried is not None else 0
-        # One pending spawn for each level above the acting frame: memory is bounded by n_envs * (max_depth + 1) carried rows.
+        # One pending spawn for each level above the acting frame: memory is bounded by n_envs * (max_depth +
+        # 1) carried rows.
         capacity = self.n_envs * self.frames.shape[1]
         if self._capacity < max(capacity, pending):
             self._allocate(max(capacity, pending))
@@ -194,7 +219,9 @@ class FrameRolloutBufferMixin:
             return 0
         rows = self.carried.rows
         env, depth = rows["env"], rows["depth"]
-        alive = (self.episode[env] == rows["episode"]) & (self.frames["frame_id"][env, depth] == rows["frame_id"])
+        alive = (self.episode[env] == rows["episode"]) & (
+            self.frames["frame_id"][env, depth] == rows["frame_id"]
+        )
         count = int(np.count_nonzero(alive))
         slots = slice(self.n_step_rows, self.n_step_rows + count)
         for key, flat in self.flat_observations.items():
@@ -209,12 +236,14 @@ class FrameRolloutBufferMixin:
         self.rows["parent"][slots] = np.where(depth[alive] > 0, self.frames["row"][env[alive], above], NO_ROW)
         return count
 
-    # -- collecting ----------------------------------------------------------------------------------------------------------
+    # -- collecting --------------------------------------------------------------------------------
 
     def restart(self, frame_id: npt.NDArray[np.int64], depth: npt.NDArray[np.int32]) -> None:
         """Take note that all episodes began anew, outside the rollout: nothing that was pending can complete.
 
-        :param frame_id, depth: the frames that act next, (n_envs,)
+        Args:
+            frame_id: the frames that act next, (n_envs,).
+            depth: their depths, (n_envs,).
         """
         self.episode += 1
         self.frames = _no_frames(self.n_envs, max(self.frames.shape[1], int(depth.max()) + 1))
@@ -232,11 +261,16 @@ class FrameRolloutBufferMixin:
     ) -> None:
         """Enter one step's frames; call it before the step's `add`.
 
-        :param rewards, dones: as the environment gave them, (n_envs,)
-        :param facts: the frames after the step
-        :param step_cost: what each decision costs the frame that took it
-        :param delegation_bonus: paid once to a frame that ends, times the average success of its children, if it had any
-        :raises ProtocolError: the facts contradict those of the steps before
+        Args:
+            rewards: as the environment gave them, (n_envs,).
+            dones: as the environment gave them, (n_envs,).
+            facts: the frames after the step.
+            step_cost: what each decision costs the frame that took it.
+            delegation_bonus: paid once to a frame that ends, times the average success of its children, if it
+                had any.
+
+        Raises:
+            ProtocolError: The facts contradict those of the steps before.
         """
         depths = max(facts.returned.shape[1], int(facts.depth.max()) + 1)
         if depths > self.frames.shape[1]:
@@ -264,24 +298,28 @@ class FrameRolloutBufferMixin:
         if code == LOST_FRAME:
             raise ProtocolError(
                 f"environment {env}: frame {facts.frame_id[env]} acts at depth {facts.depth[env]}, but frame "
-                f"{self.frames['frame_id'][env, depth]} at depth {depth} was never reported as returned. Each frame that ends must be listed in "
-                "info['returned'] (or facts.returned) at the step at which it ends."
+                f"{self.frames['frame_id'][env, depth]} at depth {depth} was never reported as returned. "
+                "Each frame that ends must be listed in info['returned'] (or facts.returned) at the step at "
+                "which it ends."
             )
 
-    # -- after the rollout ---------------------------------------------------------------------------------------------------
+    # -- after the rollout -------------------------------------------------------------------------
 
     def compute_returns_and_advantage(self, last_values: th.Tensor, dones: npt.NDArray[np.bool_]) -> None:
-        """Compute advantages and returns of the completed transitions, and set the pending ones aside for the next rollout.
+        """Compute advantages and returns of the completed transitions, and set the pending ones aside.
 
-        :param last_values: value of the observations after the last step, n_envs elements
-        :param dones: unused: the ends of episodes are among the recorded facts
+        Args:
+            last_values: value of the observations after the last step, n_envs elements.
+            dones: unused: the ends of episodes are among the recorded facts.
         """
         last = last_values.detach().cpu().numpy().astype(np.float32).reshape(-1)
         pending = np.empty(self.frames.size, np.int64)
         count = close_rollout(self.frames, self.acting, self.rows, pending)
         self._revalue_carried()
         n_rows = self.n_rows
-        frame_advantages(n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages)
+        frame_advantages(
+            n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages
+        )
         self.valid = self.rows["next"][:n_rows] != PENDING
         self.carried = self._set_aside(np.sort(pending[:count]))
         self._unsettled = False
@@ -295,9 +333,14 @@ class FrameRolloutBufferMixin:
         if not done.size:
             return
         if self.value_function is None:
-            raise RuntimeError("set value_function (observations -> values) before computing advantages: carried rows need it")
+            raise RuntimeError(
+                "set value_function (observations -> values) before computing advantages: "
+                "carried rows need it"
+            )
         batch = {key: flat[done] for key, flat in self.flat_observations.items()}
-        values = self.value_function(batch if isinstance(self.observation_space, spaces.Dict) else batch[PLAIN])
+        values = self.value_function(
+            batch if isinstance(self.observation_space, spaces.Dict) else batch[PLAIN]
+        )
         self.flat_values[done] = np.asarray(values, np.float32).reshape(-1)
 
     def _set_aside(self, index: npt.NDArray[np.int64]) -> CarriedRows:
@@ -311,7 +354,7 @@ class FrameRolloutBufferMixin:
         )
 
     def depth_weights(self, depth: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Weights for rows at these depths: in proportion to (rows at the depth) ** -depth_weighting, mean 1. Shape (rows,)."""
+        """Weights for rows at these depths: proportional to (rows there) ** -depth_weighting, with mean 1."""
         if self.depth_weighting == 0.0 or not depth.size:
             return np.ones(depth.size, np.float32)
         counts = np.bincount(depth).astype(np.float64)
@@ -319,8 +362,11 @@ class FrameRolloutBufferMixin:
         return cast(npt.NDArray[np.float32], (weights / weights.mean()).astype(np.float32))
 
     def _prepare(self) -> None:
-        """Gather the completed transitions: from here on `values` and the like hold one entry for each of them, as the training loop's
-        explained variance expects."""
+        """Gather the completed transitions.
+
+        From here on `values` and the like hold one entry for each of them, as the training loop's explained
+        variance expects.
+        """
         chosen = np.flatnonzero(self.valid)
         self.values = self.flat_values[chosen]
         self.log_probs = self.flat_log_probs[chosen]
@@ -331,7 +377,9 @@ class FrameRolloutBufferMixin:
             training = (training - training.mean()) / (training.std(ddof=1) + 1e-8)
         training = training * self.depth_weights(self.rows["depth"][chosen])
         # On the CPU these share memory with the stores; only the minibatches are copied.
-        self._tensors = {key: th.as_tensor(flat, device=self.device) for key, flat in self.flat_observations.items()}
+        self._tensors = {
+            key: th.as_tensor(flat, device=self.device) for key, flat in self.flat_observations.items()
+        }
         self._columns = [
             th.as_tensor(array, device=self.device)
             for array in (
@@ -349,8 +397,8 @@ class FrameRolloutBufferMixin:
     def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:
         """One epoch of minibatches over the completed transitions, in random order.
 
-        Their sizes differ by one row at most and are close to `batch_size` (None: everything at once); none has a single row
-        unless there is only one transition.
+        Their sizes differ by one row at most and are close to `batch_size` (None: everything at once); none
+        has a single row unless there is only one transition.
         """
         if not self.full:
             raise RuntimeError("the rollout is not complete: add buffer_size steps first")
@@ -367,10 +415,14 @@ class FrameRolloutBufferMixin:
         actions, values, log_probs, advantages, returns, masks = (column[index] for column in self._columns)
         if isinstance(self.observation_space, spaces.Dict):
             observations = {key: tensor[at] for key, tensor in self._tensors.items()}
-            return MaskableDictRolloutBufferSamples(observations, actions, values, log_probs, advantages, returns, masks)
-        return MaskableRolloutBufferSamples(self._tensors[PLAIN][at], actions, values, log_probs, advantages, returns, masks)
+            return MaskableDictRolloutBufferSamples(
+                observations, actions, values, log_probs, advantages, returns, masks
+            )
+        return MaskableRolloutBufferSamples(
+            self._tensors[PLAIN][at], actions, values, log_probs, advantages, returns, masks
+        )
 
-    # -- figures and state ---------------------------------------------------------------------------------------------------
+    # -- figures and state -------------------------------------------------------------------------
 
     def statistics(self) -> dict[str, float]:
         """What the rollout looked like: see the metrics of `RecursivePPO`."""
@@ -391,18 +443,23 @@ class FrameRolloutBufferMixin:
             "frame_id": self.frames["frame_id"].copy(),
             "acting": self.acting.copy(),
             "episode": self.episode.copy(),
-            "carried": None if self.carried is None else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
+            "carried": None
+            if self.carried is None
+            else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
             "rng": self.rng.bit_generator.state,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Put back what `get_state` returned.
 
-        :raises ValueError: it belongs to another number of environments
+        Raises:
+            ValueError: It belongs to another number of environments.
         """
         frame_id = np.asarray(state["frame_id"])
         if frame_id.shape[0] != self.n_envs:
-            raise ValueError(f"this state is of {frame_id.shape[0]} environments, the buffer has {self.n_envs}")
+            raise ValueError(
+                f"this state is of {frame_id.shape[0]} environments, the buffer has {self.n_envs}"
+            )
         self.frames = _no_frames(*frame_id.shape)
         self.frames["frame_id"] = frame_id
         self.acting[:] = state["acting"]

@@ -1,7 +1,8 @@
 """Values that describe a model, written as JSON and read back without running any code.
 
-Anything JSON does not know is a dictionary with the key "$" that names its kind. Classes are written by a registered name and can
-only be read back when that name is registered: a file cannot make us import or call anything else.
+Anything JSON does not know is a dictionary with the key "$" that names its kind. Classes are written by a
+registered name and can only be read back when that name is registered: a file cannot make us import or call
+anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import stable_baselines3 as sb3
 import torch as th
 from gymnasium import spaces
 from sb3_contrib.common.maskable import buffers as maskable_buffers
@@ -40,12 +40,16 @@ _NAMES: dict[type, str] = {}
 
 
 def register_class(cls: type, name: str | None = None) -> type:
-    """Let saved models refer to `cls` (a features extractor or activation of your own, say) by `name`; usable as a decorator.
+    """Let saved models refer to a class of your own by name; usable as a decorator.
 
     Register it under the same name before loading.
 
-    :param name: module and qualified name by default
-    :raises ValueError: the name is taken by another class
+    Args:
+        cls: a features extractor or an activation, say.
+        name: module and qualified name by default.
+
+    Raises:
+        ValueError: The name is taken by another class.
     """
     name = name or f"{cls.__module__}.{cls.__qualname__}"
     if _CLASSES.setdefault(name, cls) is not cls:
@@ -57,16 +61,24 @@ def register_class(cls: type, name: str | None = None) -> type:
 def registered_class(name: str) -> type:
     """The class registered as `name`.
 
-    :raises ValueError: there is none
+    Raises:
+        ValueError: There is none.
     """
     if name not in _CLASSES:
-        raise ValueError(f"{name!r} is not a registered class: import its module and call rao_agents.register_class(cls) before loading")
+        raise ValueError(
+            f"{name!r} is not a registered class: import its module and call "
+            "rao_agents.register_class(cls) before loading"
+        )
     return _CLASSES[name]
 
 
 def _register_defaults() -> None:
     for module, prefix, names in (
-        (nn, "torch.nn", "Tanh ReLU ELU GELU SiLU LeakyReLU Sigmoid Softplus Identity Mish Hardswish SELU CELU"),
+        (
+            nn,
+            "torch.nn",
+            "Tanh ReLU ELU GELU SiLU LeakyReLU Sigmoid Softplus Identity Mish Hardswish SELU CELU",
+        ),
         (th.optim, "torch.optim", "Adam AdamW SGD RMSprop NAdam RAdam Adamax Adagrad"),
         (rmsprop_tf_like, "stable_baselines3", "RMSpropTFLike"),
         (torch_layers, "stable_baselines3", "FlattenExtractor NatureCNN CombinedExtractor"),
@@ -75,7 +87,11 @@ def _register_defaults() -> None:
         (buffers, "stable_baselines3", "ReplayBuffer DictReplayBuffer RolloutBuffer DictRolloutBuffer"),
         (maskable_buffers, "sb3_contrib", "MaskableRolloutBuffer MaskableDictRolloutBuffer"),
         (recurrent_buffers, "sb3_contrib", "RecurrentRolloutBuffer RecurrentDictRolloutBuffer"),
-        (maskable_policies, "sb3_contrib", "MaskableActorCriticPolicy MaskableActorCriticCnnPolicy MaskableMultiInputActorCriticPolicy"),
+        (
+            maskable_policies,
+            "sb3_contrib",
+            "MaskableActorCriticPolicy MaskableActorCriticCnnPolicy MaskableMultiInputActorCriticPolicy",
+        ),
         (
             recurrent_policies,
             "sb3_contrib",
@@ -93,12 +109,18 @@ _register_defaults()
 def encode(value: Any, store: Arrays | None = None) -> Any:
     """`value` as something the json module writes.
 
-    :param store: takes larger arrays under new names, for the caller to keep beside the text. With a store, NumPy scalars keep their
-        type; without, they become Python numbers.
-    :raises TypeError: a value of a kind that cannot be written, or a class that is not registered
+    Args:
+        value: numbers, text, containers, arrays, tensors, spaces, schedules and registered classes.
+        store: takes larger arrays under new names, for the caller to keep beside the text. With a store,
+            NumPy scalars keep their type; without, they become Python numbers.
+
+    Raises:
+        TypeError: A value of a kind that cannot be written, or a class that is not registered.
     """
-    if value is None or isinstance(value, (bool, int, str)) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
         return value
+    if isinstance(value, spaces.Space):  # before mappings: a Dict space is one
+        return {TAG: "space", **_encode_space(value)}
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {TAG: "float", "value": repr(float(value))}
     if isinstance(value, Enum):
@@ -120,16 +142,20 @@ def encode(value: Any, store: Arrays | None = None) -> Any:
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value) and TAG not in value:
             return {key: encode(item, store) for key, item in value.items()}
-        return {TAG: "dict", "items": [[encode(key, store), encode(item, store)] for key, item in value.items()]}
-    if isinstance(value, spaces.Space):
-        return {TAG: "space", **_encode_space(value)}
+        return {
+            TAG: "dict",
+            "items": [[encode(key, store), encode(item, store)] for key, item in value.items()],
+        }
     if isinstance(value, type):
         if value not in _NAMES:
             raise TypeError(
-                f"the class {value.__module__}.{value.__qualname__} is not registered: call rao_agents.register_class on it before saving"
+                f"the class {value.__module__}.{value.__qualname__} is not registered: call "
+                "rao_agents.register_class on it before saving"
             )
         return {TAG: "class", "name": _NAMES[value]}
-    if isinstance(value, (*schedules.KINDS.values(), utils.FloatSchedule, utils.ConstantSchedule, utils.LinearSchedule)):
+    if isinstance(
+        value, (*schedules.KINDS.values(), utils.FloatSchedule, utils.ConstantSchedule, utils.LinearSchedule)
+    ):
         return {TAG: "schedule", **encode(schedules.describe(_table_if_needed(value)))}
     raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as JSON")
 
@@ -137,7 +163,8 @@ def encode(value: Any, store: Arrays | None = None) -> Any:
 def decode(value: Any, store: Mapping[str, npt.NDArray[Any]] | None = None) -> Any:
     """What `encode` wrote.
 
-    :raises ValueError: it is damaged, or names a class that is not registered
+    Raises:
+        ValueError: It is damaged, or names a class that is not registered.
     """
     if isinstance(value, list):
         return [decode(item, store) for item in value]
@@ -183,7 +210,9 @@ def _decode_array(value: Mapping[str, Any], store: Any) -> npt.NDArray[Any]:
     return array
 
 
-def _decode_stored(value: Mapping[str, Any], store: Mapping[str, npt.NDArray[Any]] | None) -> npt.NDArray[Any]:
+def _decode_stored(
+    value: Mapping[str, Any], store: Mapping[str, npt.NDArray[Any]] | None
+) -> npt.NDArray[Any]:
     if store is None or value["name"] not in store:
         raise ValueError(f"the array {value['name']!r} is missing")
     return store[value["name"]]
@@ -197,7 +226,12 @@ def _encode_space(space: spaces.Space[Any]) -> dict[str, Any]:
     if type(space) is spaces.Discrete:
         return {"type": name, "n": int(space.n), "start": int(space.start), "dtype": space.dtype.str}
     if type(space) is spaces.MultiDiscrete:
-        return {"type": name, "nvec": space.nvec.tolist(), "start": space.start.tolist(), "dtype": space.dtype.str}
+        return {
+            "type": name,
+            "nvec": space.nvec.tolist(),
+            "start": space.start.tolist(),
+            "dtype": space.dtype.str,
+        }
     if type(space) is spaces.MultiBinary:
         n = space.n
         return {"type": name, "n": int(n) if isinstance(n, (int, np.integer)) else [int(i) for i in n]}
@@ -217,13 +251,18 @@ def _decode_space(value: Mapping[str, Any], store: Any) -> spaces.Space[Any]:
     name = value["type"]
     if name == "Box":
         dtype = np.dtype(value["dtype"])
-        low, high = (np.broadcast_to(np.asarray(decode(value[bound]), dtype), value["shape"]) for bound in ("low", "high"))
+        low, high = (
+            np.broadcast_to(np.asarray(decode(value[bound]), dtype), value["shape"])
+            for bound in ("low", "high")
+        )
         return spaces.Box(low, high, tuple(value["shape"]), dtype.type)
     if name == "Discrete":
         discrete: spaces.Space[Any] = spaces.Discrete(value["n"], start=value["start"])
         return discrete
     if name == "MultiDiscrete":
-        return spaces.MultiDiscrete(np.array(value["nvec"]), dtype=np.dtype(value["dtype"]).type, start=np.array(value["start"]))
+        return spaces.MultiDiscrete(
+            np.array(value["nvec"]), dtype=np.dtype(value["dtype"]).type, start=np.array(value["start"])
+        )
     if name == "MultiBinary":
         return spaces.MultiBinary(value["n"])
     if name == "Dict":
@@ -245,7 +284,9 @@ _DECODERS: dict[str, Callable[[Any, Any], Any]] = {
     "tensor": lambda value, store: th.as_tensor(np.array(decode(value["value"], store))),
     "bytes": lambda value, store: base64.b64decode(value["value"]),
     "tuple": lambda value, store: tuple(decode(item, store) for item in value["items"]),
-    "deque": lambda value, store: deque((decode(item, store) for item in value["items"]), maxlen=value["maxlen"]),
+    "deque": lambda value, store: deque(
+        (decode(item, store) for item in value["items"]), maxlen=value["maxlen"]
+    ),
     "dict": lambda value, store: {decode(key, store): decode(item, store) for key, item in value["items"]},
     "space": _decode_space,
     "class": lambda value, store: registered_class(value["name"]),

@@ -1,4 +1,4 @@
-"""Schedules that can be written down: numbers that change with training progress, as values comparable, printable and storable as JSON.
+"""Schedules that can be written down: compared, printed and stored as JSON.
 
 A schedule is called with the progress that remains, from 1 (start) to 0 (end), as everywhere in SB3.
 """
@@ -22,6 +22,7 @@ class ConstantSchedule:
     value: float
 
     def __call__(self, progress_remaining: float) -> float:
+        """The value at this progress."""
         return self.value
 
 
@@ -38,6 +39,7 @@ class LinearSchedule:
             raise ValueError(f"end_fraction must lie in (0, 1], got {self.end_fraction}")
 
     def __call__(self, progress_remaining: float) -> float:
+        """The value at this progress."""
         done = 1.0 - progress_remaining
         if done > self.end_fraction:
             return self.end
@@ -56,6 +58,7 @@ class TableSchedule:
         object.__setattr__(self, "values", tuple(float(value) for value in self.values))
 
     def __call__(self, progress_remaining: float) -> float:
+        """The value at this progress."""
         position = min(max(1.0 - progress_remaining, 0.0), 1.0) * (len(self.values) - 1)
         index = min(int(position), len(self.values) - 2)
         low, high = self.values[index], self.values[index + 1]
@@ -81,7 +84,8 @@ def describe(schedule: float | Schedule) -> dict[str, Any]:
 
     Takes numbers, the schedules of this module and those of SB3. See `tabulate` for other functions.
 
-    :raises TypeError: `schedule` is another function
+    Raises:
+        TypeError: `schedule` is another function.
     """
     if isinstance(schedule, utils.FloatSchedule):
         return describe(schedule.value_schedule)
@@ -94,16 +98,21 @@ def describe(schedule: float | Schedule) -> dict[str, Any]:
     for kind, cls in KINDS.items():
         if type(schedule) is cls:
             parameters = asdict(schedule)  # type: ignore[call-overload]
-            return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in parameters.items()}}
+            return {
+                "kind": kind,
+                **{k: list(v) if isinstance(v, tuple) else v for k, v in parameters.items()},
+            }
     raise TypeError(
-        f"{schedule!r} cannot be written down: use rao_agents.schedules.constant, linear or TableSchedule (tabulate makes one from a function)"
+        f"{schedule!r} cannot be written down: use rao_agents.schedules.constant, linear or TableSchedule "
+        "(tabulate makes one from a function)"
     )
 
 
 def from_description(description: Mapping[str, Any]) -> ConstantSchedule | LinearSchedule | TableSchedule:
     """The schedule that `describe` described.
 
-    :raises ValueError: unknown kind or parameters
+    Raises:
+        ValueError: Unknown kind or parameters.
     """
     parameters = dict(description)
     kind = parameters.pop("kind", None)
@@ -125,18 +134,22 @@ def tabulate(schedule: Schedule, size: int = TABLE_SIZE) -> TableSchedule:
 
 
 def parse(value: float | str | Mapping[str, Any] | Schedule) -> float | Schedule:
-    """A schedule as configuration files write it: a number, "lin_0.001" (from there to 0: rl_zoo3's form), or a description.
+    """A schedule as configuration files write it.
 
-    Numbers and functions are handed through.
+    That is a number, "lin_0.001" (from there to 0: rl_zoo3's form), or a description. Numbers and functions
+    are handed through.
 
-    :raises ValueError: none of these
+    Raises:
+        ValueError: None of these.
     """
     if isinstance(value, str):
         name, _, number = value.partition("_")
         try:
             return linear(float(number)) if name == "lin" else float(value)
         except ValueError as error:
-            raise ValueError(f"{value!r} is not a schedule: write a number, lin_<start>, or a mapping with kind: linear") from error
+            raise ValueError(
+                f"{value!r} is not a schedule: write a number, lin_<start>, or a mapping with kind: linear"
+            ) from error
     if isinstance(value, Mapping):
         return from_description(value)
     if callable(value):

@@ -1,7 +1,8 @@
-"""The tap: a `VecEnvWrapper` that shows the frame rollout buffer what happened to the frames at each step, and changes nothing else.
+"""The tap: a `VecEnvWrapper` that shows the frame rollout buffer what happened to the frames at each step.
 
-The facts come from the environment's side channel (`facts`, one `FrameFacts` for the whole batch) where some environment below
-has it, and from the infos otherwise, so that any environment that follows the protocol can be learned from.
+It changes nothing. The facts come from the environment's side channel (`facts`, one `FrameFacts` for the
+whole batch) where some environment below has it, and from the infos otherwise, so that any environment that
+follows the protocol can be learned from.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rao_envs.core.callstack import RETURN, FrameFacts
 from sb3_contrib.common.maskable.utils import EXPECTED_METHOD_NAME
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin, ProtocolError
+from rao_envs.core.callstack import RETURN, FrameFacts
 
 MASK_KEY = "action_mask"
 """Observation key under which an environment of this protocol shows which actions are allowed."""
@@ -28,7 +29,9 @@ Infos = list[dict[str, Any]]
 def masks_from_observation(observation: Any, n_actions: int) -> npt.NDArray[np.bool_] | None:
     """The action masks inside `observation`, bool (..., n_actions), or None where it has none.
 
-    :raises ValueError: the entries are not zeros and ones: something (a normalising wrapper) changed them on the way
+    Raises:
+        ValueError: The entries are not zeros and ones: something (a normalising wrapper) changed them on the
+            way.
     """
     if not isinstance(observation, Mapping) or MASK_KEY not in observation:
         return None
@@ -37,14 +40,14 @@ def masks_from_observation(observation: Any, n_actions: int) -> npt.NDArray[np.b
         return None  # a third party's key of that name with another meaning
     if masks.dtype != np.bool_ and not np.array_equal(masks, masks.astype(np.bool_)):
         raise ValueError(
-            f"observation[{MASK_KEY!r}] must hold zeros and ones. If a wrapper normalises observations, leave that key out "
-            "(VecNormalize(..., norm_obs_keys=[...]))."
+            f"observation[{MASK_KEY!r}] must hold zeros and ones. If a wrapper normalises observations, "
+            "leave that key out (VecNormalize(..., norm_obs_keys=[...]))."
         )
     return masks.astype(np.bool_)
 
 
 class ObservationMasks(VecEnvWrapper):
-    """Answers `action_masks` from the observation, for environments that show their mask there and offer no method."""
+    """Answers `action_masks` from the observation, for environments that offer no such method."""
 
     def __init__(self, venv: VecEnv) -> None:
         super().__init__(venv)
@@ -58,17 +61,23 @@ class ObservationMasks(VecEnvWrapper):
         return MASK_KEY in space.spaces and space[MASK_KEY].shape == (int(action_space.n),)
 
     def reset(self) -> VecEnvObs:
+        """As the wrapped environment."""
         self.latest = self.venv.reset()
         return self.latest
 
     def step_wait(self) -> VecEnvStepReturn:
+        """As the wrapped environment."""
         self.latest, rewards, dones, infos = self.venv.step_wait()
         return self.latest, rewards, dones, infos
 
     def has_attr(self, attr_name: str) -> bool:
+        """As the wrapped environment, which here also has `action_masks`."""
         return attr_name == EXPECTED_METHOD_NAME or super().has_attr(attr_name)
 
-    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """As the wrapped environment; `action_masks` may be answered from the observation."""
         if method_name != EXPECTED_METHOD_NAME:
             return super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
         masks = masks_from_observation(self.latest, int(cast(spaces.Discrete, self.action_space).n))
@@ -103,20 +112,25 @@ def facts_source(env: VecEnv) -> VecEnv | None:
 class FactsReader:
     """Reads the side channel."""
 
-    def __init__(self, source: VecEnv) -> None:
-        self.source: Any = source
+    def __init__(self, source: Any) -> None:
+        self.source = source
         self.latest: Any = None
-        self.stable = source.facts is source.facts  # one object until the next step, or made anew at each look?
+        self.stable = (
+            source.facts is source.facts
+        )  # one object until the next step, or made anew at each look?
 
     def start(self) -> FrameFacts:
+        """See `FrameReader`."""
         self.latest = self.source.facts
         return cast(FrameFacts, self.latest)
 
     def read(self, infos: Infos, dones: npt.NDArray[np.bool_]) -> FrameFacts:
+        """See `FrameReader`."""
         self.latest = self.source.facts
         return cast(FrameFacts, self.latest)
 
     def disturbed(self) -> bool:
+        """See `FrameReader`."""
         # The side channel hands out new arrays after every reset and step, so anyone's step shows.
         now = self.source.facts
         if self.stable or self.latest is None:
@@ -126,19 +140,22 @@ class FactsReader:
 
 
 class InfoReader:
-    """Reads `info`. Needed at every step: `frame_id`, and in `returned` each ended frame's `frame_id` and `success`.
+    """Reads `info`.
 
-    Where they are missing, `depth` follows from the order of opening, `reward` is `float(success)`, and `children` and
-    `successes` are counted here.
+    Needed at every step: `frame_id`, and in `returned` each ended frame's `frame_id` and `success`. Where
+    they are missing, `depth` follows from the order of opening, `reward` is `float(success)`, and `children`
+    and `successes` are counted here.
     """
 
     def __init__(self, env: VecEnv) -> None:
         self.env = env.unwrapped
-        # Per instance, by depth: [frame id, children returned, children that succeeded]; None where nothing is known.
+        # Per instance, by depth: [frame id, children returned, children that succeeded]; None where nothing
+        # is known.
         self.stacks: list[list[list[int] | None]] = []
         self.resets: list[Any] = []
 
     def start(self) -> FrameFacts:
+        """See `FrameReader`."""
         self.resets = list(self.env.reset_infos)
         self.stacks = [[] for _ in self.resets]
         for env, info in enumerate(self.resets):
@@ -146,6 +163,7 @@ class InfoReader:
         return self._facts([[] for _ in self.resets])
 
     def read(self, infos: Infos, dones: npt.NDArray[np.bool_]) -> FrameFacts:
+        """See `FrameReader`."""
         self.resets = list(self.env.reset_infos)
         ended: list[list[tuple[Any, ...]]] = []
         for env, info in enumerate(infos):
@@ -155,13 +173,15 @@ class InfoReader:
                 info = {"frame_id": 0, "depth": 0} | self.resets[env]
             elif "frame_id" not in info:
                 raise ProtocolError(
-                    f"environment {env} has spawn actions, but its info does not say which frame acts next ('frame_id'); "
-                    f"it has {sorted(info)}. The protocol asks for frame_id, depth and returned at every step."
+                    f"environment {env} has spawn actions, but its info does not say which frame acts "
+                    f"next ('frame_id'); it has {sorted(info)}. The protocol asks for frame_id, depth and "
+                    "returned at every step."
                 )
             self._enter(env, info["frame_id"], info.get("depth"))
         return self._facts(ended)
 
     def disturbed(self) -> bool:
+        """See `FrameReader`."""
         # Every reset puts a new info in place.
         return any(a is not b for a, b in zip(self.resets, self.env.reset_infos, strict=True))
 
@@ -169,7 +189,9 @@ class InfoReader:
         """Note that `frame_id` acts next, opening it if it is new."""
         stack = self.stacks[env]
         if depth is None:
-            depth = next((level for level, node in enumerate(stack) if node and node[0] == frame_id), len(stack))
+            depth = next(
+                (level for level, node in enumerate(stack) if node and node[0] == frame_id), len(stack)
+            )
         node = stack[depth] if depth < len(stack) else None
         if node is None or node[0] != frame_id:
             node = [frame_id, 0, 0]
@@ -209,7 +231,9 @@ class InfoReader:
         for env, entries in enumerate(ended):
             for index, entry in enumerate(entries):
                 record = returned[env, index]
-                for name, value in zip(("frame_id", "depth", "success", "reward", "children", "successes"), entry, strict=True):
+                for name, value in zip(
+                    ("frame_id", "depth", "success", "reward", "children", "successes"), entry, strict=True
+                ):
                     record[name] = value
         tops = [cast(list[int], stack[-1])[0] for stack in self.stacks]
         return FrameFacts(
@@ -225,12 +249,19 @@ class InfoReader:
 class FrameTap(ObservationMasks):
     """Shows `buffer` every step's frames on their way from `venv` to the algorithm.
 
-    :param venv: a recursive environment
-    :param buffer: told of each step before the algorithm adds it
-    :param step_cost, delegation_bonus: the frames' own costs and bonus, see `FrameRolloutBufferMixin.record`
+    Args:
+        venv: a recursive environment.
+        buffer: told of each step before the algorithm adds it.
+        step_cost, delegation_bonus: the frames' own costs and bonus, see `FrameRolloutBufferMixin.record`.
     """
 
-    def __init__(self, venv: VecEnv, buffer: FrameRolloutBufferMixin, step_cost: float = 0.0, delegation_bonus: float = 0.0) -> None:
+    def __init__(
+        self,
+        venv: VecEnv,
+        buffer: FrameRolloutBufferMixin,
+        step_cost: float = 0.0,
+        delegation_bonus: float = 0.0,
+    ) -> None:
         super().__init__(venv)
         self.buffer = buffer
         self.step_cost = step_cost
@@ -241,20 +272,25 @@ class FrameTap(ObservationMasks):
         self._seen: Any = None  # the observation from which the algorithm goes on
 
     def has_attr(self, attr_name: str) -> bool:
+        """As the wrapped environment; `action_masks` may come from the observation."""
         if attr_name == EXPECTED_METHOD_NAME:
             return self.has_masks or self.possible(self.observation_space, self.action_space)
         return self.venv.has_attr(attr_name)
 
-    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """As the wrapped environment; `action_masks` may be answered from the observation."""
         if method_name == EXPECTED_METHOD_NAME and not self.has_masks:
             return super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
         return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
 
     def begin(self, observation: Any) -> None:
-        """Before a rollout that goes on from `observation`: find out whether the episodes in it are still the ones we know.
+        """Before a rollout that goes on from `observation`: are its episodes still the ones we know?
 
-        They are not when the observation is another object than the one the last rollout ended with, or when somebody else has
-        reset or stepped the environment in between. Then nothing that was pending can complete.
+        They are not when the observation is another object than the one the last rollout ended with, or when
+        somebody else has reset or stepped the environment in between. Then nothing that was pending can
+        complete.
         """
         if observation is not self._seen or self.reader.disturbed():
             self._restart()
@@ -266,12 +302,19 @@ class FrameTap(ObservationMasks):
 
     def get_state(self) -> Any:
         """What the reader knows beyond the buffer: see `resume`."""
-        return [[node and list(node) for node in stack] for stack in self.reader.stacks] if isinstance(self.reader, InfoReader) else None
+        return (
+            [[node and list(node) for node in stack] for stack in self.reader.stacks]
+            if isinstance(self.reader, InfoReader)
+            else None
+        )
 
     def resume(self, observation: Any, state: Any) -> None:
-        """Go on from `observation` after the buffer's state, the environment's and this (`get_state`) were restored together.
+        """Go on from `observation`, after the states of buffer, environment and reader were restored.
 
-        :raises ValueError: they are not from the same moment
+        `state` is the reader's: what `get_state` returned.
+
+        Raises:
+            ValueError: They are not from the same moment.
         """
         facts = self.reader.start()
         if isinstance(self.reader, InfoReader):
@@ -285,20 +328,25 @@ class FrameTap(ObservationMasks):
         self._seen = self.latest = observation
 
     def reset(self) -> VecEnvObs:
+        """As the wrapped environment; whatever was pending is dropped."""
         observation = super().reset()
         self._restart()
         self._seen = observation
         return observation
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
+        """As the wrapped environment."""
         if self.reader.disturbed():  # by a callback, say, that evaluates on the training environment
             self._restart()
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
+        """As the wrapped environment, after the buffer was told."""
         self.latest, rewards, dones, infos = self.venv.step_wait()
         facts = self.reader.read(infos, dones)
-        self.buffer.record(np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus)
+        self.buffer.record(
+            np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus
+        )
         return self.latest, rewards, dones, infos
 
     def _restart(self) -> None:

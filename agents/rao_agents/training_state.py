@@ -1,7 +1,8 @@
 """What a training run needs, besides the model, to go on as if it had never stopped.
 
-Random number states, the environment's state and the observation it is at, counters, and what algorithms carry from one rollout
-to the next. It is defined between two rollouts: take it in a callback's `_on_rollout_start`, or after `learn` has returned.
+Random number states, the environment's state and the observation it is at, counters, and what algorithms
+carry from one rollout to the next. It is defined between two rollouts: take it in a callback's
+`_on_rollout_start`, or after `learn` has returned.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor, 
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin
 
 COUNTERS = (
-    "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_current_progress_remaining", "_n_updates", "_episode_num",
-    "_n_calls", "exploration_rate",
+    "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_current_progress_remaining",
+    "_n_updates", "_episode_num", "_n_calls", "exploration_rate",
 )  # fmt: skip
 POSITIONS = ("_last_obs", "_last_original_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer")
 REPLAY = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
@@ -36,16 +37,22 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
 def training_state(model: BaseAlgorithm) -> dict[str, Any]:
     """Everything `set_training_state` needs, as copies.
 
-    Complete for environments that offer `get_state` and `set_state` (all of this project's do), on their own or for a whole batch.
-    Counters inside other people's gymnasium wrappers are not part of it.
+    Complete for environments that offer `get_state` and `set_state` (all of this project's do), on their own
+    or for a whole batch. Counters inside other people's gymnasium wrappers are not part of it.
 
-    :raises RuntimeError: in the middle of a rollout; the environment offers no `get_state`; or there is no environment
+    Raises:
+        RuntimeError: In the middle of a rollout; the environment offers no `get_state`; or there is no
+            environment.
     """
     if isinstance(model, OnPolicyAlgorithm) and not _between_rollouts(model):
-        raise RuntimeError("a training state exists between rollouts only: take it in on_rollout_start, or after learn()")
+        raise RuntimeError(
+            "a training state exists between rollouts only: take it in on_rollout_start, or after learn()"
+        )
     env = model.get_env()
     if env is None or model._last_obs is None:
-        raise RuntimeError("no training is under way: the model has no environment, or learn() was not called")
+        raise RuntimeError(
+            "no training is under way: the model has no environment, or learn() was not called"
+        )
     state: dict[str, Any] = {
         "counters": {name: getattr(model, name) for name in COUNTERS if hasattr(model, name)},
         "positions": {name: _copy(getattr(model, name)) for name in POSITIONS if hasattr(model, name)},
@@ -74,8 +81,9 @@ def set_training_state(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
 
     The model's weights and its optimiser's state are not part of it: load the model saved at the same moment.
 
-    :raises ValueError: the state is of another environment or number of environments
-    :raises RuntimeError: the model has no environment, or one without `set_state`
+    Raises:
+        ValueError: The state is of another environment or number of environments.
+        RuntimeError: The model has no environment, or one without `set_state`.
     """
     env = model.get_env()
     if env is None:
@@ -128,13 +136,14 @@ def _copy(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else value
 
 
-# -- environments ------------------------------------------------------------------------------------------------------------
+# -- environments -----------------------------------------------------------------------------------
 
 
 def env_state(env: VecEnv) -> dict[str, Any]:
     """State of a vector environment, known wrappers included.
 
-    :raises RuntimeError: it offers no `get_state`
+    Raises:
+        RuntimeError: It offers no `get_state`.
     """
     wrappers = []
     for layer in _layers(env):
@@ -146,17 +155,22 @@ def env_state(env: VecEnv) -> dict[str, Any]:
     try:
         return {"wrappers": wrappers, "each": base.env_method("get_state")}
     except AttributeError as error:
-        raise RuntimeError("the environment offers no get_state(): a run in it cannot be resumed exactly") from error
+        raise RuntimeError(
+            "the environment offers no get_state(): a run in it cannot be resumed exactly"
+        ) from error
 
 
 def set_env_state(env: VecEnv, state: Mapping[str, Any]) -> None:
     """Put a state from `env_state` back.
 
-    :raises ValueError: it is of another number of environments or other wrappers
+    Raises:
+        ValueError: It is of another number of environments or other wrappers.
     """
     layers = _layers(env)
     if len(layers) != len(state["wrappers"]):
-        raise ValueError(f"the state is of an environment in {len(state['wrappers'])} wrappers, this one has {len(layers)}")
+        raise ValueError(
+            f"the state is of an environment in {len(state['wrappers'])} wrappers, this one has {len(layers)}"
+        )
     base: Any = env.unwrapped
     if "batch" in state:
         base.set_state(state["batch"])
@@ -192,7 +206,11 @@ def _unpack(value: Any) -> Any:
     if "keys" in value:
         return {key: _unpack(item) for key, item in value["keys"].items()}
     statistics = RunningMeanStd()
-    statistics.mean, statistics.var, statistics.count = np.array(value["mean"]), np.array(value["var"]), value["count"]
+    statistics.mean, statistics.var, statistics.count = (
+        np.array(value["mean"]),
+        np.array(value["var"]),
+        value["count"],
+    )
     return statistics
 
 
@@ -204,7 +222,11 @@ def _replay_state(model: OffPolicyAlgorithm) -> dict[str, Any]:
     used = min(used + 1, buffer.buffer_size)
 
     def cut(value: Any) -> Any:
-        return {key: array[:used].copy() for key, array in value.items()} if isinstance(value, dict) else value[:used].copy()
+        return (
+            {key: array[:used].copy() for key, array in value.items()}
+            if isinstance(value, dict)
+            else value[:used].copy()
+        )
 
     arrays = {name: cut(getattr(buffer, name)) for name in REPLAY if getattr(buffer, name, None) is not None}
     return {"pos": buffer.pos, "full": buffer.full, "arrays": arrays}
@@ -216,7 +238,9 @@ def _set_replay_state(model: Any, state: Mapping[str, Any]) -> None:
     for name, saved in state["arrays"].items():
         for target, value in _pairs(getattr(buffer, name), saved):
             if target.shape[1:] != value.shape[1:] or len(value) > len(target):
-                raise ValueError(f"the replay buffer's {name} have another shape: {value.shape}, here {target.shape}")
+                raise ValueError(
+                    f"the replay buffer's {name} have another shape: {value.shape}, here {target.shape}"
+                )
             target[: len(value)] = value
 
 

@@ -26,7 +26,9 @@ FRAME = np.dtype(
         ("parent", np.int64),  # NO_PARENT for the root
         ("start", np.int64),  # episode clock when the frame opened
         ("root_left", np.int64),  # root steps left when it opened, as the frame may know them
+        ("stride", np.int64),  # the sub-tree's ids lie this far apart, so that independent siblings never share one
         ("first_child_id", np.int64),  # of the latest group of children
+        ("free_id", np.int64),  # the first id that no returned child of that group has used
         ("spawn_root_left", np.int64),  # root steps left at the latest spawn, as its children may know them
         ("score", np.float64),  # local outcome: the domain's adjustment, plus 1 on success
         ("value", np.float64),  # what the frame hands back to its parent
@@ -51,7 +53,7 @@ FRAME = np.dtype(
 EPISODE = np.dtype(
     [
         ("clock", np.int64),  # environment steps so far, anywhere in the tree
-        ("next_id", np.int64),
+        ("next_id", np.int64),  # of the next frame that the acting frame opens
         ("reward", np.float64),  # of the latest step, root objective
         ("potential", np.float64),  # dense feedback: progress so far
         ("dense", np.float64),  # dense feedback: progress of the latest step

@@ -87,6 +87,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         self.action_names = batch.action_names
         self.history = History(batch) if self.render_mode is not None else None
         self._waiting_for: tuple[int, ...] = ()  # frame ids of the detached children that are out
+        self._action = np.zeros(1, np.int64)
         self._origin: dict[str, Any] | None = None  # where a detached child's reset goes back to
         self._seeded = False
         self._begun = False
@@ -285,7 +286,8 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         if not self._live:
             self._check_ready()
         batch = self.batch
-        batch.kernels.step_instance(batch.state, batch.stack, batch.buffers, 0, action)
+        self._action[0] = action
+        batch.step(self._action)
         if self.history is not None:
             self.history.note(action)
             self._show()

@@ -23,12 +23,12 @@ def interpreted() -> ModuleType:
     spec = importlib.util.spec_from_file_location(NAME, kernels.__spec__.origin)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    compiled = jit.jit, jit.inline
-    jit.jit = jit.inline = _plain
+    compiled = jit.jit, jit.lean, jit.inline
+    jit.jit = jit.lean = jit.inline = _plain
     try:
         spec.loader.exec_module(module)
     finally:
-        jit.jit, jit.inline = compiled
+        jit.jit, jit.lean, jit.inline = compiled
     sys.modules[NAME] = module
     return module
 

@@ -24,12 +24,14 @@ from rao_envs.core.callstack import (
     CallStack,
     Observation,
 )
-from rao_envs.core.jit import inline, jit
+from rao_envs.core.jit import inline, jit, lean
 from rao_envs.core.rng import mix
 
 
 @inline
-def enter(stack: CallStack, i: int, depth: int, identity: int, parent: int, action: int, budget: int, root_left: int) -> None:
+def enter(
+    stack: CallStack, i: int, depth: int, identity: int, stride: int, parent: int, action: int, budget: int, root_left: int
+) -> None:
     """Make `frames[i, depth]` a new frame and the acting one."""
     episode = stack.episodes[i]
     frame = stack.frames[i, depth]
@@ -37,7 +39,9 @@ def enter(stack: CallStack, i: int, depth: int, identity: int, parent: int, acti
     frame["parent"] = parent
     frame["start"] = episode["clock"]
     frame["root_left"] = root_left
+    frame["stride"] = stride
     frame["first_child_id"] = 0
+    frame["free_id"] = 0
     frame["spawn_root_left"] = 0
     frame["score"] = 0.0
     frame["value"] = 0.0
@@ -55,6 +59,7 @@ def enter(stack: CallStack, i: int, depth: int, identity: int, parent: int, acti
     frame["spawning"] = NO_ACTION
     frame["group_path"] = 0
     frame["last"] = EVENT_RESET
+    episode["next_id"] = identity + stride
     episode["depth"] = depth
 
 
@@ -65,7 +70,7 @@ def steps_left(stack: CallStack, i: int, depth: int) -> int:
     return frame["budget"] - (stack.episodes[i]["clock"] - frame["start"])
 
 
-@inline
+@lean
 def look(domain: Any, stack: CallStack, obs: Observation, i: int) -> None:
     """Write the acting frame's observation, mask included."""
     episode = stack.episodes[i]
@@ -102,7 +107,6 @@ def reset_instance(domain: Any, stack: CallStack, obs: Observation, i: int) -> N
     episode = stack.episodes[i]
     limits = stack.limits[0]
     episode["clock"] = 0
-    episode["next_id"] = 1
     episode["reward"] = 0.0
     episode["potential"] = 0.0
     episode["dense"] = 0.0
@@ -112,7 +116,7 @@ def reset_instance(domain: Any, stack: CallStack, obs: Observation, i: int) -> N
     episode["terminated"] = False
     episode["truncated"] = False
     episode["success"] = False
-    enter(stack, i, 0, 0, NO_PARENT, NO_ACTION, limits["budget"], limits["budget"])
+    enter(stack, i, 0, 0, 1, NO_PARENT, NO_ACTION, limits["budget"], limits["budget"])
     hooks.begin(domain, stack, i)
     stack.frame_rng[i, 0, 0] = mix(stack.rng[i, 0])
     if limits["dense"]:
@@ -126,14 +130,14 @@ def open_sibling(domain: Any, stack: CallStack, i: int, k: int) -> None:
     episode = stack.episodes[i]
     depth = episode["depth"]
     parent = stack.frames[i, depth]
-    identity = parent["first_child_id"] + k * (parent["allotment"] + 1)
-    wanted = hooks.open_child(domain, stack, i, parent["spawning"], k)
+    # All that a child starts from is fixed at the spawn and blind to what its siblings did, so that running them at once changes
+    # nothing. The ids of `group` siblings' sub-trees are dealt out in turn.
+    identity = parent["first_child_id"] + k * parent["stride"]
+    stride = parent["group"] * parent["stride"]
+    budget = max(1, min(hooks.open_child(domain, stack, i, parent["spawning"], k), parent["allotment"]))
     parent["opened"] = k + 1
-    # Fixed at the spawn and blind to what siblings spent, so that running them at once changes nothing.
-    root_left = parent["spawn_root_left"]
-    stack.frame_rng[i, depth + 1, 0] = mix(stack.frame_rng[i, depth, 0] ^ mix(np.uint64(identity)))
-    episode["next_id"] = identity + 1
-    enter(stack, i, depth + 1, identity, parent["id"], parent["spawning"], min(wanted, parent["allotment"]), root_left)
+    stack.frame_rng[i, depth + 1, 0] = mix(stack.frame_rng[i, depth, 0] ^ np.uint64(mix(np.uint64(identity))))
+    enter(stack, i, depth + 1, identity, stride, parent["id"], parent["spawning"], budget, parent["spawn_root_left"])
     # A sibling opens in the step in which its elder returns.
     episode["event"] = EVENT_SPAWN if k == 0 else EVENT_RETURN
 
@@ -149,6 +153,7 @@ def open_group(domain: Any, stack: CallStack, i: int, action: int) -> None:
     frame["spawning"] = action
     frame["allotment"] = steps_left(stack, i, depth) // children
     frame["first_child_id"] = stack.episodes[i]["next_id"]
+    frame["free_id"] = 0
     frame["spawn_root_left"] = frame["root_left"] - (stack.episodes[i]["clock"] - frame["start"])
     frame["spawns"] += 1
     frame["last"] = LAST_NOTHING
@@ -193,14 +198,15 @@ def hand_back(domain: Any, stack: CallStack, i: int, success: bool) -> bool:
     parent["spawns"] += child["spawns"]
     parent["deepest"] = max(parent["deepest"], child["deepest"])
     parent["group_path"] = max(parent["group_path"], child["path"])
+    parent["free_id"] = max(parent["free_id"], episode["next_id"])
     parent["last"] = SUCCESS if success else FAILURE
     episode["depth"] = depth - 1
     hooks.receive(domain, stack, i, success)
     if parent["opened"] < parent["group"]:
         open_sibling(domain, stack, i, parent["opened"])
         return True
-    if parent["group"] > 1:
-        episode["next_id"] = parent["first_child_id"] + parent["group"] * (parent["allotment"] + 1)
+    # Beyond every child's last id and a multiple of its stride from the first: free, and one of this frame's own.
+    episode["next_id"] = parent["free_id"]
     parent["path"] += parent["group_path"]
     return False
 
@@ -237,7 +243,7 @@ def account_progress(domain: Any, stack: CallStack, i: int) -> None:
         episode["potential"] = potential
 
 
-@jit
+@inline
 def step_instance(domain: Any, stack: CallStack, obs: Observation, i: int, action: int) -> None:
     """One environment step of instance `i`: whatever the acting frame does, a spawn included, costs one step."""
     episode = stack.episodes[i]
@@ -259,28 +265,33 @@ def step_instance(domain: Any, stack: CallStack, obs: Observation, i: int, actio
     look(domain, stack, obs, i)
 
 
-@jit
+@lean
 def count_children(domain: Any, stack: CallStack, i: int, action: int) -> int:
     """How many children an allowed spawn `action` opens."""
     return hooks.fanout(domain, stack, i, action)
 
 
-@jit
+@lean
 def become_child(domain: Any, stack: CallStack, obs: Observation, i: int, k: int) -> None:
     """Right after a spawn: make child `k` the acting frame, and its end the episode's end."""
     episode = stack.episodes[i]
     if k > 0:
         episode["depth"] -= 1
+        episode["dense"] = 0.0  # of the spawn's step: the first child reports it
         open_sibling(domain, stack, i, k)
     episode["base"] = episode["depth"]
     episode["event"] = EVENT_RESET
     look(domain, stack, obs, i)
 
 
-@jit
+@lean
 def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: bool) -> None:
-    """Go on after a detached child whose records stand where it would have run: what `settle` does once a child has ended."""
+    """Go on after a detached child whose records stand where it would have run: what `settle` does once a child has ended.
+
+    `potential` must be what the child was paid up to, and `dense` what the steps that ended the children so far were paid.
+    """
     episode = stack.episodes[i]
+    paid = episode["dense"]
     episode["terminated"] = False
     episode["truncated"] = False
     episode["success"] = False
@@ -289,10 +300,11 @@ def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: 
     if not hand_back(domain, stack, i, success):
         settle(domain, stack, i)
     account_progress(domain, stack, i)
+    episode["dense"] += paid
     look(domain, stack, obs, i)
 
 
-@jit
+@lean
 def step_batch(domain: Any, stack: CallStack, obs: Observation, actions: npt.NDArray[np.int64]) -> None:
     """Step every instance that is not over; `actions` int64 (n,), each within the action space."""
     for i in range(actions.shape[0]):
@@ -308,7 +320,7 @@ def reset_batch(domain: Any, stack: CallStack, obs: Observation, which: npt.NDAr
         reset_instance(domain, stack, obs, i)
 
 
-@jit
+@lean
 def collect_facts(
     stack: CallStack,
     frame_id: npt.NDArray[np.int64],
@@ -328,8 +340,8 @@ def collect_facts(
         n_returned[i] = episode["n_returned"]
 
 
-@jit
-def look_batch(domain: Any, stack: CallStack, obs: Observation) -> None:
-    """Rewrite every observation from the state (after a state was put in place)."""
-    for i in range(stack.episodes.shape[0]):
+@lean
+def look_batch(domain: Any, stack: CallStack, obs: Observation, which: npt.NDArray[np.int64]) -> None:
+    """Rewrite the observations of the instances named in `which` (int64) from their state, which was put in place."""
+    for i in which:
         look(domain, stack, obs, i)

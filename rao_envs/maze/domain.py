@@ -13,16 +13,11 @@ from gymnasium import spaces
 
 from rao_envs.core.domain import Domain
 from rao_envs.maze import kernels
-from rao_envs.maze.generator import DEFAULT_OPENINGS, STRUCTURES
+from rao_envs.maze.generator import DEFAULT_OPENINGS, GROUP, STRUCTURES, WIDEST_TOP
 from rao_envs.maze.layout import Layout, load_layout
 
 MAX_SIDE = 4096
 MAX_RADIUS = 32
-GROUP = 4
-"""Units of one level along the side of a unit of the next, above the blocks."""
-WIDEST_TOP = 8
-"""Levels are added until the top one is at most this many units wide: what a window of the default radius can see."""
-
 MOVES = ("north", "east", "south", "west")
 
 
@@ -143,7 +138,7 @@ class MazeDomain(Domain):
 
 
 def plan_levels(rows: int, cols: int, block: int) -> Any:
-    """The grids of units from cells up: LEVEL records, at least two, the top one at most 8 units wide where grouping allows."""
+    """The grids of units from cells up: LEVEL records, at least two, the top one at most WIDEST_TOP units wide."""
     plan = [(rows, cols, 1, 1, 0)]
     factor = block
     while len(plan) < 2 or max(plan[-1][0], plan[-1][1]) > WIDEST_TOP:

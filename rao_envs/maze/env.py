@@ -24,7 +24,7 @@ class MazeEnv(RecursiveEnv):
 
     def _attach(self, batch: RecursiveBatch) -> None:
         super()._attach(batch)
-        self._viewer = MazeViewer()
+        self._viewer: MazeViewer | None = None
         self._window: MazeWindow | None = None
 
     def draw(self, mode: str) -> npt.NDArray[np.uint8] | str | None:
@@ -32,11 +32,16 @@ class MazeEnv(RecursiveEnv):
         if mode == "ansi":
             return draw_ansi(self.view())
         if mode == "rgb_array":
+            if self._viewer is None:
+                self._viewer = MazeViewer()
             return self._viewer.draw_rgb(self.view())
         if self._window is None:
             self._window = MazeWindow(fps=self.metadata["render_fps"])
         self._window.show(self.view())
         return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_viewer": None, "_window": None}
 
     def close(self) -> None:
         """Close the window, if there is one."""

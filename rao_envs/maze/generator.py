@@ -28,6 +28,11 @@ Flat = npt.NDArray[np.int32]  # one entry per cell of a padded grid
 
 NORTH, EAST, SOUTH, WEST = 1, 2, 4, 8
 
+GROUP = 4
+"""Units of one level along the side of a unit of the next, above the blocks."""
+WIDEST_TOP = 5
+"""Levels are added until the top one is at most this wide: a window of radius 4 then shows all of it, from anywhere."""
+
 NESTED, PERFECT, ROOMS, OPEN = 0, 1, 2, 3
 STRUCTURES: dict[str, int] = {"nested": NESTED, "perfect": PERFECT, "rooms": ROOMS, "open": OPEN}
 DEFAULT_OPENINGS: dict[str, float] = {"nested": 0.4, "perfect": 0.0, "rooms": 0.3, "open": 0.2}
@@ -51,10 +56,10 @@ def generate(links: Links, structure: int, block: int, openings: float, rng: Rng
     Args:
         links: uint8 (rows, cols), overwritten.
         structure: NESTED, PERFECT, ROOMS or OPEN.
-            NESTED: a random spanning tree inside each block of `block` x `block` cells (clipped at the
-            edges), a random spanning tree over the blocks with one door per connected pair; then each closed
-            wall inside a block, and each unconnected pair of neighbouring blocks (by one door), opens with
-            probability `openings`.
+            NESTED: a random spanning tree inside each block of `block` x `block` cells (clipped at the edges); then each closed
+            wall inside a block opens with probability `openings`. The blocks are joined in the same way, one door per connected
+            pair at a random place; where they are more than WIDEST_TOP wide, in groups of GROUP x GROUP, and so on, so that
+            every unit of every level is connected inside.
             PERFECT: one random spanning tree over all cells; then each closed wall opens with probability
             `openings`.
             ROOMS: empty rooms of random sizes (sides up to 2 * block - 1, not aligned to the blocks),
@@ -74,7 +79,8 @@ def generate(links: Links, structure: int, block: int, openings: float, rng: Rng
     if structure == NESTED:
         _nested(links, side, openings, rng)
     elif structure == PERFECT:
-        _nested(links, max(links.shape[0], links.shape[1]), openings, rng)  # one block holds the whole grid
+        _grow_tree(links, _ZERO, _ZERO, links.shape[0], links.shape[1], rng)
+        _open_walls(links, _ZERO, _ZERO, links.shape[0], links.shape[1], openings, rng)
     elif structure == ROOMS:
         _rooms(links, side, openings, rng)
     elif structure == OPEN:
@@ -307,29 +313,41 @@ def _open_walls(
 @jit
 def _nested(links: Links, block: int, openings: float, rng: Rng) -> None:
     """Structure NESTED of `generate`, on `links` filled with 0."""
+    grids = [links]
+    factor = block
+    while len(grids) == 1 or max(grids[-1].shape[0], grids[-1].shape[1]) > WIDEST_TOP:
+        rows, cols = grids[-1].shape
+        grids.append(np.zeros(((rows + factor - 1) // factor, (cols + factor - 1) // factor), np.uint8))
+        factor = GROUP
+    top = grids[-1]
+    _grow_tree(top, _ZERO, _ZERO, top.shape[0], top.shape[1], rng)
+    _open_walls(top, _ZERO, _ZERO, top.shape[0], top.shape[1], openings, rng)
+    for level in range(len(grids) - 2, -1, -1):
+        _fill_units(grids[level], block if level == 0 else GROUP, grids[level + 1], openings, rng)
+
+
+@jit
+def _fill_units(links: Links, factor: int, units: Links, openings: float, rng: Rng) -> None:
+    """Lay out each `factor` x `factor` rectangle of `links`, all 0 before, by itself, and join them by one door per link of `units`."""
     rows, cols = links.shape
-    block_rows, block_cols = (rows + block - 1) // block, (cols + block - 1) // block
-    blocks = np.zeros((block_rows, block_cols), np.uint8)
-    _grow_tree(blocks, _ZERO, _ZERO, block_rows, block_cols, rng)
-    for block_row in range(block_rows):
-        top = block_row * block
-        bottom = min(top + block, rows)
-        for block_col in range(block_cols):
-            left = block_col * block
-            right = min(left + block, cols)
+    for unit_row in range(units.shape[0]):
+        top = unit_row * factor
+        bottom = min(top + factor, rows)
+        for unit_col in range(units.shape[1]):
+            left = unit_col * factor
+            right = min(left + factor, cols)
             _grow_tree(links, top, left, bottom, right, rng)
             _open_walls(links, top, left, bottom, right, openings, rng)
     # Doors come after all trees, because a tree grows in a rectangle of zeros only.
-    for block_row in range(block_rows):
-        top = block_row * block
-        bottom = min(top + block, rows)
-        for block_col in range(block_cols):
-            left = block_col * block
-            right = min(left + block, cols)
-            doors = blocks[block_row, block_col]
-            if block_col + 1 < block_cols and (doors & EAST or uniform(rng) < openings):
+    for unit_row in range(units.shape[0]):
+        top = unit_row * factor
+        bottom = min(top + factor, rows)
+        for unit_col in range(units.shape[1]):
+            left = unit_col * factor
+            right = min(left + factor, cols)
+            if units[unit_row, unit_col] & EAST:
                 _open_east(links, top + below(rng, bottom - top), right - 1)
-            if block_row + 1 < block_rows and (doors & SOUTH or uniform(rng) < openings):
+            if units[unit_row, unit_col] & SOUTH:
                 _open_south(links, bottom - 1, left + below(rng, right - left))
 
 

@@ -1,4 +1,4 @@
-"""Settings for the learning tests: one thread (small networks are faster so), and the toy environments importable."""
+"""Settings of the learning tests: one thread, which suits small networks, and importable toy environments."""
 
 from __future__ import annotations
 

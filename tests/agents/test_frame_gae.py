@@ -1,63 +1,28 @@
-"""Frame-wise advantages: hand-computed trees, and random trees against a brute force that knows nothing of rows and rollouts."""
+"""Frame-wise advantages: hand-computed trees, and random trees against a brute force that knows no rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import torch as th
+from driving import Value, drive, flat, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rao_agents.rollout_buffer import FrameRolloutBuffer
-from rao_agents.tap import FrameTap
 from stable_baselines3.common.vec_env import DummyVecEnv
 from toy_envs import Event, EventTree, FactsVecEnv, random_events, script
 
-Value = Callable[[Any, int], Any]
-"""(observation number, rollout) -> value: a network that differs from rollout to rollout."""
-
-
-def drive(
-    envs: list[EventTree],
-    rollouts: int,
-    steps: int,
-    value: Value,
-    cls: type[DummyVecEnv] = DummyVecEnv,
-    step_cost: float = 0.0,
-    bonus: float = 0.0,
-    **kwargs: Any,
-) -> tuple[dict[int, tuple[float, float]], FrameRolloutBuffer]:
-    """Play `rollouts` rollouts; returns {observation: (advantage, return)} of every transition completed, and the buffer."""
-    venv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
-    n = len(envs)
-    buffer = FrameRolloutBuffer(steps, venv.observation_space, venv.action_space, "cpu", n_envs=n, **kwargs)
-    tap = FrameTap(venv, buffer, step_cost, bonus)
-    trained: dict[int, tuple[float, float]] = {}
-    obs = venv.reset()
-    for rollout in range(rollouts):
-        tap.begin(obs)
-        buffer.reset()
-        buffer.value_function = lambda o, r=rollout: value(o[:, 0], r)  # type: ignore[misc]
-        for _ in range(steps):
-            values = th.as_tensor(value(obs[:, 0], rollout))
-            new_obs, rewards, dones, _ = tap.step(np.zeros(n, np.int64))
-            buffer.add(obs, np.zeros((n, 1)), rewards, dones, values, th.zeros(n))
-            obs = new_obs
-        buffer.compute_returns_and_advantage(th.as_tensor(value(obs[:, 0], rollout)), dones)
-        tap.end(obs)
-        for row in np.flatnonzero(buffer.valid):
-            number = int(buffer.flat_observations[""][row, 0])
-            assert number not in trained, "a transition must be learned from once"
-            trained[number] = (float(buffer.flat_advantages[row]), float(buffer.flat_values[row]))
-    return {number: (advantage, advantage + v) for number, (advantage, v) in trained.items()}, buffer
-
 
 def brute_force(
-    logs: list[list[dict[str, Any]]], steps: int, value: Value, gamma: float, lam: float, step_cost: float, bonus: float
+    logs: list[list[dict[str, Any]]],
+    steps: int,
+    value: Value,
+    gamma: float,
+    lam: float,
+    step_cost: float,
+    bonus: float,
 ) -> dict[int, float]:
-    """Advantages by definition, from the whole log: {observation: advantage} of every completed transition."""
+    """Advantages by definition, from the whole log: {observation: advantage} of the completed transitions."""
     result = {}
     for log in logs:
         frames: dict[tuple[int, int], list[int]] = {}
@@ -104,14 +69,6 @@ def brute_force(
     return result
 
 
-def network(number: Any, rollout: int) -> Any:
-    return np.sin(np.asarray(number, np.float64) * 1.7 + rollout * 0.3)
-
-
-def flat(number: Any, rollout: int) -> Any:
-    return np.zeros_like(np.asarray(number, np.float64))
-
-
 def finish_log(envs: list[EventTree]) -> list[list[dict[str, Any]]]:
     for env in envs:
         env.log[-1] |= {"next_episode": env.episode, "next_frame": env.stack[-1]["id"]}
@@ -121,23 +78,40 @@ def finish_log(envs: list[EventTree]) -> list[list[dict[str, Any]]]:
 GAMMA, LAM = 0.9, 0.5
 
 
-def one_rollout(*events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any) -> dict[int, float]:
-    trained, _ = drive([EventTree(script(*events))], rollouts, steps or len(events), value, gamma=GAMMA, gae_lambda=LAM, **kwargs)
+def one_rollout(
+    *events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any
+) -> dict[int, float]:
+    trained, _ = drive(
+        [EventTree(script(*events))],
+        rollouts,
+        steps or len(events),
+        value,
+        gamma=GAMMA,
+        gae_lambda=LAM,
+        **kwargs,
+    )
     return {number: advantage for number, (advantage, _) in trained.items()}
 
 
 def test_child_jump_by_hand() -> None:
     """Root spawns (0), the child acts twice (1, 2) and succeeds, the root ends the episode (3) for 1."""
     got = one_rollout(Event("spawn"), Event("step"), Event("return", 0.0, (1.0,)), Event("done", 1.0))
-    # Root: row 0 -> row 3 after three steps; row 3 ends with 1. Child: row 2 ends with its outcome 1, row 1 goes before it.
+    # Root: row 0 -> row 3 after three steps; row 3 ends with 1. Child: row 2 ends with its outcome 1, row 1
+    # goes before it.
     assert got == pytest.approx({3: 1.0, 0: GAMMA**3 * LAM * 1.0, 2: 1.0, 1: GAMMA * LAM * 1.0})
 
 
 def test_values_and_costs_by_hand() -> None:
-    """The same tree, with V = 1 everywhere, a cost of 0.25 a decision and a bonus of 0.5 times the children's average success."""
+    """The same tree, with V = 1, a cost of 0.25 a decision and a bonus of 0.5 times the average success."""
     ones: Value = lambda number, rollout: np.ones_like(np.asarray(number, np.float64))  # noqa: E731
     got = one_rollout(
-        Event("spawn"), Event("step"), Event("return", 0.0, (1.0,)), Event("done", 1.0), value=ones, step_cost=0.25, bonus=0.5
+        Event("spawn"),
+        Event("step"),
+        Event("return", 0.0, (1.0,)),
+        Event("done", 1.0),
+        value=ones,
+        step_cost=0.25,
+        bonus=0.5,
     )
     a3 = (1.0 - 0.25 + 0.5 * 1 / 1) - 1.0
     a2 = (1.0 - 0.25) - 1.0
@@ -151,34 +125,53 @@ def test_values_and_costs_by_hand() -> None:
 
 
 def test_reward_while_a_descendant_acts_is_the_roots() -> None:
-    """The environment pays 2 at the child's step 1 and 4 at the step it returns: both belong to the root's pending spawn."""
-    got = one_rollout(Event("spawn", 1.0), Event("step", 2.0), Event("return", 4.0, (0.0,)), Event("done", 8.0))
+    """Paid 2 at the child's first step and 4 at the step it returns: both belong to the root's pending spawn."""
+    got = one_rollout(
+        Event("spawn", 1.0), Event("step", 2.0), Event("return", 4.0, (0.0,)), Event("done", 8.0)
+    )
     assert got[0] == pytest.approx(1.0 + GAMMA * 2.0 + GAMMA**2 * 4.0 + GAMMA**3 * LAM * 8.0)
     assert got[1] == got[2] == 0.0
 
 
 def test_cascade_by_hand() -> None:
-    """A grandchild's step ends it, its parent and nothing more: the parent's last row is its spawn, paid two steps later."""
-    got = one_rollout(Event("spawn"), Event("spawn"), Event("step"), Event("return", 0.0, (0.0, 1.0)), Event("done", 1.0))
+    """One step ends a grandchild and its parent, whose last row is its spawn: paid two steps later."""
+    got = one_rollout(
+        Event("spawn"), Event("spawn"), Event("step"), Event("return", 0.0, (0.0, 1.0)), Event("done", 1.0)
+    )
     assert got == pytest.approx({4: 1.0, 0: GAMMA**4 * LAM, 1: GAMMA**2 * 1.0, 3: 0.0, 2: 0.0})
 
 
 def test_bonus_is_the_average_once() -> None:
     """Three children, two successful: bonus times 2/3, not times 2."""
-    children = [Event("spawn"), Event("return", 0.0, (1.0,)), Event("spawn"), Event("return", 0.0, (0.0,)), Event("spawn"), Event("return", 0.0, (1.0,))]
+    children = [
+        Event("spawn"),
+        Event("return", 0.0, (1.0,)),
+        Event("spawn"),
+        Event("return", 0.0, (0.0,)),
+        Event("spawn"),
+        Event("return", 0.0, (1.0,)),
+    ]
     got = one_rollout(*children, Event("done", 0.0), bonus=0.6)
     assert got[6] == pytest.approx(0.6 * 2 / 3)
 
 
 def test_sibling_switch() -> None:
-    """A child returns and its sibling begins in the same step, at the same depth: two trajectories, and the parent still waits."""
-    got = one_rollout(Event("spawn"), Event("switch", 0.0, (1.0,)), Event("step"), Event("return", 0.0, (0.0,)), Event("done", 1.0))
+    """A child returns and its sibling begins in the same step: two trajectories, and the parent still waits."""
+    got = one_rollout(
+        Event("spawn"),
+        Event("switch", 0.0, (1.0,)),
+        Event("step"),
+        Event("return", 0.0, (0.0,)),
+        Event("done", 1.0),
+    )
     assert got == pytest.approx({4: 1.0, 0: GAMMA**4 * LAM, 1: 1.0, 3: 0.0, 2: 0.0})
 
 
 def test_child_that_ends_on_its_spawn() -> None:
-    """Push and pop in one step: the spawning row goes on to the frame's next decision, one step later, and the child counts."""
-    got = one_rollout(Event("spawn"), Event("pop", 0.0, (1.0,)), Event("return", 0.0, (1.0,)), Event("done", 1.0), bonus=0.5)
+    """Push and pop in one step: the spawning row goes on one step later, and the child counts."""
+    got = one_rollout(
+        Event("spawn"), Event("pop", 0.0, (1.0,)), Event("return", 0.0, (1.0,)), Event("done", 1.0), bonus=0.5
+    )
     # Child frame: rows 1 and 2; it ends with 1 + 0.5 * 1/1. Root: one child, which succeeded.
     assert got == pytest.approx({2: 1.5, 1: GAMMA * LAM * 1.5, 3: 1.5, 0: GAMMA**3 * LAM * 1.5})
 
@@ -195,9 +188,16 @@ def test_episode_end_closes_all_frames(unreported: float) -> None:
 
 
 def test_open_frames_at_the_edge() -> None:
-    """After two steps: the child acts next and is bootstrapped; the root's spawn waits, and completes two rollouts later."""
+    """The child acts next and is bootstrapped; the root's spawn waits, and completes two rollouts later."""
     value: Value = lambda number, rollout: np.asarray(number, np.float64) + 100.0 * rollout  # noqa: E731
-    events = [Event("spawn", 1.0), Event("step", 2.0), Event("step", 4.0), Event("step", 8.0), Event("return", 16.0, (1.0,)), Event("step", 32.0)]
+    events = [
+        Event("spawn", 1.0),
+        Event("step", 2.0),
+        Event("step", 4.0),
+        Event("step", 8.0),
+        Event("return", 16.0, (1.0,)),
+        Event("step", 32.0),
+    ]
     got = one_rollout(*events, value=value, steps=2, rollouts=3)
     assert got[1] == pytest.approx(GAMMA * 2.0 - 1.0)  # child: no reward; V(2) = 2 from the first network
     assert got[2] == pytest.approx(GAMMA * 103.0 - 102.0 + GAMMA * LAM * got[3])
@@ -228,12 +228,30 @@ def test_row_before_a_pending_spawn_is_bootstrapped_from_it() -> None:
     side_channel=st.booleans(),
 )
 def test_random_trees_equal_brute_force(
-    seed: int, steps: int, rollouts: int, n_envs: int, max_depth: int, gamma: float, lam: float, side_channel: bool
+    seed: int,
+    steps: int,
+    rollouts: int,
+    n_envs: int,
+    max_depth: int,
+    gamma: float,
+    lam: float,
+    side_channel: bool,
 ) -> None:
-    """Any tree, cut into rollouts of any length: every completed transition is learned from once, with the right advantage."""
-    envs = [EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000) for i in range(n_envs)]
+    """Any tree, any rollout length: each completed transition is learned from once, with the right advantage."""
+    envs = [
+        EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000)
+        for i in range(n_envs)
+    ]
     got, buffer = drive(
-        envs, rollouts, steps, network, FactsVecEnv if side_channel else DummyVecEnv, 0.1, 0.3, gamma=gamma, gae_lambda=lam
+        envs,
+        rollouts,
+        steps,
+        network,
+        FactsVecEnv if side_channel else DummyVecEnv,
+        0.1,
+        0.3,
+        gamma=gamma,
+        gae_lambda=lam,
     )
     expected = brute_force(finish_log(envs), steps, network, gamma, lam, 0.1, 0.3)
     assert set(got) == set(expected)
@@ -254,10 +272,12 @@ def test_brute_force_can_fail() -> None:
 
 
 def test_splitting_a_rollout_loses_nothing() -> None:
-    """One long rollout and many short ones learn from the same transitions, but for those that wait at the end."""
+    """One long rollout and many short ones learn from the same transitions, but for those that wait."""
 
     def play(steps: int, rollouts: int) -> set[int]:
-        envs = [EventTree(random_events(np.random.default_rng([7, i]), 3), first=i * 10_000) for i in range(2)]
+        envs = [
+            EventTree(random_events(np.random.default_rng([7, i]), 3), first=i * 10_000) for i in range(2)
+        ]
         got, buffer = drive(envs, rollouts, steps, network)
         assert buffer.carried is not None
         waiting = {int(number) for number in buffer.carried.observations[""][:, 0]}

@@ -1,6 +1,7 @@
-"""Small recursive environments in plain Python that share no code with `rao_envs`: third parties that follow the protocol.
+"""Small recursive environments in plain Python that share no code with `rao_envs`.
 
-`LampTree` can be learned; `EventTree` plays a script or random events, to check the bookkeeping.
+They are third parties that follow the protocol. `LampTree` can be learned; `EventTree` plays a script or
+random events, to check the bookkeeping.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 
@@ -29,7 +31,9 @@ class Lamp:
 
 
 class LampTree(gym.Env[Any, Any]):
-    """Switch 2**levels lamps to their colours. A frame with one lamp presses it; a longer one can only delegate its halves.
+    """Switch 2**levels lamps to their colours.
+
+    A frame with one lamp presses it; a longer one can only delegate its halves.
 
     Actions: press 0, press 1, finish; spawn left, spawn right, spawn both (one after the other).
 
@@ -39,7 +43,14 @@ class LampTree(gym.Env[Any, Any]):
 
     metadata = {"render_modes": []}
 
-    def __init__(self, levels: int = 2, spawn: bool = True, minimal: bool = False, vector: bool = False, budget: int = 40) -> None:
+    def __init__(
+        self,
+        levels: int = 2,
+        spawn: bool = True,
+        minimal: bool = False,
+        vector: bool = False,
+        budget: int = 40,
+    ) -> None:
         self.levels, self.minimal, self.vector, self.budget = levels, minimal, vector, budget
         self.n_actions = 6 if spawn else 3
         self.spawn_actions = np.arange(3, self.n_actions)
@@ -55,7 +66,9 @@ class LampTree(gym.Env[Any, Any]):
             self.observation_space = spaces.Box(-1.0, 1.0, (5,), np.float32)
         self.stack: list[Lamp] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.clock, self.next_id = 0, 1
         self.stack = [Lamp(0, -1, [int(bit) for bit in self.np_random.integers(2, size=2**self.levels)])]
@@ -150,22 +163,27 @@ class LampTree(gym.Env[Any, Any]):
             "clock": self.clock,
             "next_id": self.next_id,
             "stack": [
-                {key: list(v) if isinstance(v, list) else v for key, v in vars(frame).items()} for frame in self.stack
+                {key: list(v) if isinstance(v, list) else v for key, v in vars(frame).items()}
+                for frame in self.stack
             ],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.np_random.bit_generator.state = state["rng"]
         self.clock, self.next_id = int(state["clock"]), int(state["next_id"])
-        self.stack = [Lamp(**{key: list(v) if isinstance(v, list) else v for key, v in frame.items()}) for frame in state["stack"]]
+        self.stack = [
+            Lamp(**{key: list(v) if isinstance(v, list) else v for key, v in frame.items()})
+            for frame in state["stack"]
+        ]
 
 
 class Event(NamedTuple):
     """What one step of an `EventTree` does.
 
-    kind: "step"; "spawn" (opens a child); "pop" (opens a child that ends at once); "return" (ends the acting frame, and
-    as many above it as there are more outcomes); "switch" (ends the acting frame, and a sibling begins); "deep" (opens a child and its
-    child); "done" (ends the episode; `outcomes` False: the environment reports the frames that ended, True: it does not).
+    kind: "step"; "spawn" (opens a child); "pop" (opens a child that ends at once); "return" (ends the acting frame,
+    and as many above it as there are more outcomes); "switch" (ends the acting frame, and a sibling begins); "deep"
+    (opens a child and its child); "done" (ends the episode; with an outcome above 0 the environment times out and
+    does not report the frames that ended).
     """
 
     kind: str
@@ -177,8 +195,18 @@ def random_events(rng: np.random.Generator, max_depth: int) -> Callable[[int], E
     """A source of events that fit the depth of the acting frame."""
 
     def draw(depth: int) -> Event:
-        kinds = ["step", "done"] + ["return", "switch"] * (depth > 0) + ["spawn", "pop"] * (depth < max_depth) + ["deep"] * (depth < max_depth - 1)
-        weights = np.array([{"step": 4, "done": 0.4, "return": 2, "switch": 1, "spawn": 3, "pop": 1, "deep": 0.5}[kind] for kind in kinds])
+        kinds = (
+            ["step", "done"]
+            + ["return", "switch"] * (depth > 0)
+            + ["spawn", "pop"] * (depth < max_depth)
+            + ["deep"] * (depth < max_depth - 1)
+        )
+        weights = np.array(
+            [
+                {"step": 4, "done": 0.4, "return": 2, "switch": 1, "spawn": 3, "pop": 1, "deep": 0.5}[kind]
+                for kind in kinds
+            ]
+        )
         kind = str(rng.choice(kinds, p=weights / weights.sum()))
         count = int(rng.integers(1, depth + 1)) if kind == "return" else 1
         outcomes = tuple(float(rng.integers(2)) for _ in range(count))
@@ -188,7 +216,7 @@ def random_events(rng: np.random.Generator, max_depth: int) -> Callable[[int], E
 
 
 class EventTree(gym.Env[Any, Any]):
-    """Plays events, whatever the actions, and keeps a log of what happened. The observation is the number of the step.
+    """Plays events, whatever the actions, and keeps a log. The observation is the number of the step.
 
     :param source: depth of the acting frame -> the step's event
     :param first: number of the first observation, so that several environments' differ
@@ -202,10 +230,13 @@ class EventTree(gym.Env[Any, Any]):
     def __init__(self, source: Callable[[int], Event], first: int = 0) -> None:
         self.source, self.number = source, first
         self.episode = -1
-        # One entry for each step: (observation, episode, frame, depth, reward, ended frames [(frame, payoff...)], done)
+        # One entry for each step: (observation, episode, frame, depth, reward, ended frames [(frame,
+        # payoff...)], done)
         self.log: list[dict[str, Any]] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         self.episode += 1
         self.next_id = 0
         self.stack: list[dict[str, int]] = []
@@ -293,7 +324,14 @@ class SideChannel(NamedTuple):
 
 
 RETURNED = np.dtype(
-    [("frame_id", "i8"), ("depth", "i4"), ("success", "?"), ("reward", "f4"), ("children", "i4"), ("successes", "i4")],
+    [
+        ("frame_id", "i8"),
+        ("depth", "i4"),
+        ("success", "?"),
+        ("reward", "f4"),
+        ("children", "i4"),
+        ("successes", "i4"),
+    ],
     align=True,
 )
 EVENTS = ("reset", "step", "spawn", "return")
@@ -318,6 +356,13 @@ class FactsVecEnv(DummyVecEnv):
                 info.pop(key, None)
         return obs, rewards, dones, infos
 
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        result = super().env_method(method_name, *args, indices=indices, **kwargs)
+        if method_name == "set_state":
+            frames = [env.unwrapped._info("step", []) for env in self.envs]  # type: ignore[attr-defined]
+            self.facts = self._facts(frames, [()] * self.num_envs)
+        return result
+
     def _facts(self, acting: list[Any], ended: list[Any]) -> SideChannel:
         returned = np.zeros((self.num_envs, max(1, *(len(entries) for entries in ended), 4)), RETURNED)
         for i, entries in enumerate(ended):
@@ -334,11 +379,15 @@ class FactsVecEnv(DummyVecEnv):
         )
 
 
-def lamps(n: int = 4, cls: type[DummyVecEnv] = DummyVecEnv, seed: int | None = None, **kwargs: Any) -> DummyVecEnv:
-    """`n` monitored lamp trees in one vector environment."""
-    from stable_baselines3.common.monitor import Monitor
-
-    env = cls([lambda: Monitor(LampTree(**kwargs)) for _ in range(n)])
+def lamps(
+    n: int = 4,
+    cls: type[DummyVecEnv] = DummyVecEnv,
+    seed: int | None = None,
+    monitor: bool = True,
+    **kwargs: Any,
+) -> DummyVecEnv:
+    """`n` lamp trees in one vector environment."""
+    env = cls([lambda: Monitor(LampTree(**kwargs)) if monitor else LampTree(**kwargs) for _ in range(n)])
     if seed is not None:
         env.seed(seed)
     return env

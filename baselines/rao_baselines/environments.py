@@ -1,0 +1,96 @@
+"""Environments by id: finding the nearest when an id is wrong, and making the vector environments that training needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import rao_envs  # noqa: F401 - registers the ids
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from rao_baselines.config import Settings
+from rao_baselines.errors import UserError, did_you_mean
+
+PREFIX = "RAO/"
+
+
+def resolve_id(env_id: str) -> str:
+    """The full, versioned id of what the user named; "Maze-20x20" is short for "RAO/Maze-20x20-v0".
+
+    Raises:
+        UserError: nothing is registered under it; names the nearest ids.
+    """
+    for candidate in (env_id, PREFIX + env_id):
+        try:
+            return gym.spec(candidate).id
+        except gym.error.DeprecatedEnv as error:
+            raise UserError(str(error)) from error
+        except gym.error.Error:
+            pass
+        if (versions := [name for name in gym.registry if name.rpartition("-v")[0] == candidate]):
+            return max(versions, key=lambda name: int(name.rpartition("-v")[2]))
+    ours = rao_envs.registered_ids()
+    bare = env_id.removeprefix(PREFIX)
+    names = {name.removeprefix(PREFIX).rpartition("-v")[0]: name for name in ours}
+    close = did_you_mean(bare, names)
+    if close.startswith(" Did"):
+        for short, full in sorted(names.items(), key=lambda item: -len(item[0])):
+            close = close.replace(f" {short} ", f" {full} ").replace(f" {short}?", f" {full}?")
+        raise UserError(f"no environment is called {env_id!r}.{close}")
+    others = did_you_mean(env_id, [name for name in gym.registry if not name.startswith(PREFIX)])
+    hint = others if others.startswith(" Did") else f" This package has: {', '.join(ours)}."
+    raise UserError(f"no environment is called {env_id!r}.{hint}")
+
+
+def is_recursive(env_id: str) -> bool:
+    """Whether `env_id` (resolved) is an environment of this suite."""
+    return env_id.startswith(PREFIX)
+
+
+def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[str, Any]:
+    """Keyword arguments of the environment itself, as evaluation needs them too (feedback left out: it changes no score)."""
+    arguments = dict(settings.env_kwargs)
+    if is_recursive(env_id):
+        arguments["spawn"] = spawn
+    return arguments
+
+
+def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -> VecEnv:
+    """The vector environment a run learns in: Monitor inside, then dense feedback, step penalty, normalisation, stacking.
+
+    Raises:
+        UserError: arguments that the environment does not take.
+    """
+    from rao_agents import make_vec_env
+    from stable_baselines3.common.env_util import make_vec_env as make_plain_vec_env
+
+    from rao_baselines.wrappers import VecStackObservations, VecStepPenalty
+
+    arguments = environment_arguments(settings, env_id, spawn)
+    try:
+        if is_recursive(env_id):
+            if settings.feedback is not None:
+                arguments["feedback"] = settings.feedback
+            env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, **arguments)
+        else:
+            env = make_plain_vec_env(env_id, settings.n_envs, seed, env_kwargs=arguments)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{env_id} cannot be made with {arguments}: {error}") from error
+    if settings.step_penalty:
+        env = VecStepPenalty(env, settings.step_penalty)
+    if settings.normalize:
+        env = _normalized(env, settings)
+    if settings.frame_stack > 1:
+        env = VecStackObservations(env, settings.frame_stack)
+    return env
+
+
+def _normalized(env: VecEnv, settings: Settings) -> VecNormalize:
+    options = dict(settings.normalize) if isinstance(settings.normalize, dict) else {}
+    if options.pop("norm_obs", False):
+        raise UserError("normalize: norm_obs is not offered, because a model would need its statistics to act; rewards only")
+    options.setdefault("gamma", settings.hyperparameters.get("gamma", 0.99))
+    try:
+        return VecNormalize(env, norm_obs=False, **options)
+    except TypeError as error:
+        raise UserError(f"normalize: {error}") from error

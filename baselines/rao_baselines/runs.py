@@ -1,0 +1,68 @@
+"""The folder of a training run, and writing files so that a crash never leaves half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from rao_baselines.errors import UserError
+
+
+class RunFolder:
+    """Files of one run: `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is unfinished), `result.json`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"
+        self.curve = path / "curve.json"
+        self.model = path / "model.zip"
+        self.checkpoint = path / "checkpoint.zip"
+        self.result = path / "result.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its result."""
+        return self.result.is_file()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to `path` in one step: readers see the old file or the new one."""
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """As `write_atomically`, for bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, atomically."""
+    write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in `path`.
+
+    Raises:
+        UserError: missing, or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def slug(text: str) -> str:
+    """`text` as part of a file name: "RAO/Maze-20x20-v0" gives "Maze-20x20-v0"."""
+    return "".join(char if char.isalnum() or char in "-._=" else "_" for char in text.removeprefix("RAO/"))

@@ -1,0 +1,105 @@
+"""Statistics over seeds and episodes: interquartile means, bootstrap intervals, steps to a threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A statistic with its 95 % interval; `n` is the number of values it was computed from."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, rounded to what is meaningful."""
+        return {"value": round(self.value, 6), "low": round(self.low, 6), "high": round(self.high, 6), "n": self.n}
+
+
+def iqm(values: Floats, axis: int | None = None) -> Any:
+    """Interquartile mean (Agarwal et al. 2021): the mean of the middle half; of fewer than four values, the mean."""
+    return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def mean(values: Floats, axis: int | None = None) -> Any:
+    """The mean."""
+    return np.mean(values, axis=axis)
+
+
+def estimate(values: Sequence[float] | Floats, statistic: Callable[..., Any] = iqm, seed: int = 0) -> Estimate:
+    """`statistic` of one value per seed, with a percentile bootstrap interval over the seeds.
+
+    Args:
+        values: one number per run, at least one.
+        statistic: `iqm` or `mean`.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: no values.
+    """
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1 or not len(array):
+        raise ValueError("a statistic needs at least one value")
+    rng = np.random.default_rng(seed)
+    samples = array[rng.integers(len(array), size=(RESAMPLES, len(array)))]
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(statistic(samples, axis=1), [tail, 100 - tail])
+    return Estimate(float(statistic(array)), float(low), float(high), len(array))
+
+
+def band(curves: Floats, seed: int = 0) -> tuple[Floats, Floats, Floats]:
+    """IQM of curves (runs, points) at every point, and the lower and upper ends of its 95 % interval, each (points,)."""
+    estimates = [estimate(column, iqm, seed) for column in curves.T]
+    value, low, high = (np.array([getattr(e, name) for e in estimates]) for name in ("value", "low", "high"))
+    return value, low, high
+
+
+def wilson(successes: int, n: int) -> Estimate:
+    """Success rate over `n` episodes with Wilson's 95 % interval.
+
+    Raises:
+        ValueError: counts that are not 0 <= successes <= n, n >= 1.
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} episodes cannot be")
+    z = float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
+    rate = successes / n
+    middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return Estimate(rate, max(middle - half, 0.0), min(middle + half, 1.0), n)
+
+
+def steps_to(points: Sequence[dict[str, Any]], threshold: float, mode: str = "sampled", key: str = "success") -> float | None:
+    """Environment steps until the curve first reaches `threshold`, linear between its points; None if it never does."""
+    previous: tuple[float, float] | None = None
+    for point in points:
+        steps, value = float(point["steps"]), point[mode][key]
+        if value is None:
+            return None
+        if value >= threshold:
+            if previous is None or value == previous[1]:
+                return steps
+            fraction = (threshold - previous[1]) / (value - previous[1])
+            return previous[0] + fraction * (steps - previous[0])
+        previous = steps, float(value)
+    return None
+
+
+def on_grid(points: Sequence[dict[str, Any]], grid: Floats, mode: str, key: str = "success") -> Floats:
+    """A curve's values at the steps in `grid`, linear between its points, NaN beyond its end."""
+    steps = np.array([point["steps"] for point in points], np.float64)
+    values = np.array([np.nan if point[mode][key] is None else point[mode][key] for point in points], np.float64)
+    result: Floats = np.interp(grid, steps, values, right=np.nan)
+    return result

@@ -1,0 +1,369 @@
+"""Agents as the evaluation sees them: many observations in, one action each out.
+
+Nothing here depends on which episodes happen to run side by side. Chance is a function of (seed, step), and networks are always
+given the same number of rows, because the shape of a matrix product decides in which order its terms are added up.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from rao_envs.core.rng import GOLDEN, U11, mix
+
+Observations = Any
+"""Observations of m episodes: an array (m, ...) or a dictionary of such arrays."""
+
+Agent = Any
+"""A Stable-Baselines3 model or policy, or a callable `(observation, mask, state) -> action` or `-> (action, state)`."""
+
+ROWS = 64
+"""Rows in every forward pass; missing ones are filled up."""
+
+ACTION_STREAM = np.uint64(0xA5A3564E6F8D2C11)
+"""Keeps an episode's action noise apart from its task, which is drawn from the same seed."""
+
+EXTRAS = ("rng", "uniform", "deterministic")
+"""Keyword arguments that a callable gets if it has parameters of these names."""
+
+
+class Moment(NamedTuple):
+    """m running episodes that wait for an action."""
+
+    observations: Observations
+    masks: npt.NDArray[np.bool_]  # (m, n_actions)
+    seeds: npt.NDArray[np.uint64]  # (m,)
+    steps: npt.NDArray[np.int64]  # (m,) taken so far
+    slots: npt.NDArray[np.int64]  # (m,) where each runs; an episode keeps its slot
+
+    def where(self, row: int) -> str:
+        """How messages name a row."""
+        return f"seed {self.seeds[row]}, step {self.steps[row]}"
+
+
+class Actor(Protocol):
+    """What the evaluation's loop drives."""
+
+    looks: bool
+    """Whether `act` needs observations and masks; without, `Moment` has empty ones."""
+
+    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+        """One action per row, each in the action space."""
+
+
+def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool) -> Actor:
+    """The actor for an agent of any accepted kind.
+
+    Raises:
+        TypeError: it is of no such kind.
+        ValueError: a model that does not fit the environment, or that cannot be sampled from.
+    """
+    if callable(getattr(agent, "predict", None)) and not isinstance(agent, type):
+        policy = getattr(agent, "policy", agent)
+        if hasattr(policy, "obs_to_tensor"):
+            return ModelActor(agent, policy, observation_space, n_actions, slots, deterministic=deterministic)
+    if callable(agent) and not isinstance(agent, type):
+        return CallableActor(agent, n_actions, slots, deterministic=deterministic)
+    hint = "; pass an instance, not the class" if isinstance(agent, type) else ""
+    raise TypeError(
+        "an agent is a Stable-Baselines3 model or policy, or a callable (observation, mask, state) -> action or (action, state); "
+        f"got {agent!r:.200}{hint}"
+    )
+
+
+def agent_name(agent: Agent) -> str:
+    """What results call the agent: a function's name, or the class of anything else."""
+    name = getattr(agent, "__name__", None) or type(agent).__name__
+    return str(name)
+
+
+# -- chance ------------------------------------------------------------------------------------------------------------------
+
+
+def uniforms(seeds: npt.NDArray[np.uint64], steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """One number in [0, 1) per (seed, step), both (m,): SplitMix64, started from the hashed seed, at its step-th output."""
+    hashed: Callable[[Any], Any] = getattr(mix, "py_func", mix)  # the same formula over whole arrays
+    keys = hashed(seeds ^ ACTION_STREAM)
+    bits = hashed(keys + (steps.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+    return cast(npt.NDArray[np.float64], (bits >> U11).astype(np.float64) * 2.0**-53)
+
+
+def generator(seed: int, step: int) -> np.random.Generator:
+    """A generator of its own for one (seed, step)."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed ^ int(ACTION_STREAM), step], np.uint64)))
+
+
+def draw(probabilities: npt.NDArray[Any], uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The actions that `uniform` (m,) picks from `probabilities` (m, n): never one of probability 0."""
+    cumulative = np.cumsum(probabilities, axis=1, dtype=np.float64)
+    # The total is 1 up to rounding; scaling by it keeps the pick below the last action of positive probability.
+    below = cumulative <= uniform[:, None] * cumulative[:, -1:]
+    return cast(npt.NDArray[np.int64], np.count_nonzero(below, axis=1).astype(np.int64))
+
+
+# -- Stable-Baselines3 -------------------------------------------------------------------------------------------------------
+
+
+class ModelActor:
+    """Acts with a Stable-Baselines3 or sb3-contrib model or policy, told apart by what it offers.
+
+    Greedy actions are `predict(..., deterministic=True)`. Sampled ones are drawn from the policy's probabilities with the
+    evaluation's own numbers. Recurrent policies carry their state per episode, and maskable ones get the masks.
+    """
+
+    looks = True
+
+    def __init__(
+        self,
+        model: Any,
+        policy: Any,
+        observation_space: spaces.Space[Any],
+        n_actions: int,
+        slots: int,
+        *,
+        deterministic: bool,
+    ) -> None:
+        name = type(model).__name__
+        if not isinstance(policy.action_space, spaces.Discrete) or policy.action_space.n != n_actions:
+            raise ValueError(f"{name} acts in {policy.action_space}, the environment has {n_actions} discrete actions (spawn=True adds some)")
+        if faults := differences(policy.observation_space, observation_space):
+            raise ValueError(
+                f"{name} was made for other observations than the environment's: {'; '.join(faults)}. If it was trained behind "
+                "wrappers (frame stacking, flattening), evaluate a callable that does what they did."
+            )
+        if not deterministic and not hasattr(policy, "get_distribution"):
+            raise ValueError(f"{name} has no action probabilities to sample from: evaluate it with deterministic=True")
+        self.model, self.policy, self.n_actions, self.deterministic = model, policy, n_actions, deterministic
+        self.keys = tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
+        self.masked = "action_masks" in inspect.signature(model.predict).parameters
+        self.memory: tuple[npt.NDArray[np.float32], ...] | None = None
+        if (shape := getattr(policy, "lstm_hidden_state_shape", None)) is not None:
+            self.memory = tuple(np.zeros((shape[0], slots, shape[2]), np.float32) for _ in range(2))
+        find_normaliser = getattr(model, "get_vec_normalize_env", None)
+        self.normaliser = None if find_normaliser is None else find_normaliser()
+
+    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+        """Forward passes of exactly `ROWS` rows each."""
+        observations = now.observations
+        if self.keys is not None:
+            observations = {key: observations[key] for key in self.keys}
+        if self.normaliser is not None:
+            observations = self.normaliser.normalize_obs(observations)
+        if self.memory is not None:
+            for part in self.memory:
+                part[:, now.slots[now.steps == 0]] = 0.0
+        count = len(now.slots)
+        actions = np.empty(count, np.int64)
+        for first in range(0, count, ROWS):
+            last = min(first + ROWS, count)
+            rows = np.full(ROWS, first)
+            rows[: last - first] = np.arange(first, last)
+            chunk = {key: array[rows] for key, array in observations.items()} if self.keys is not None else observations[rows]
+            actions[first:last] = self._choose(chunk, now, rows, last - first)
+        return actions
+
+    def _choose(self, chunk: Observations, now: Moment, rows: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+        slots = now.slots[rows]
+        memory = None if self.memory is None else tuple(part[:, slots] for part in self.memory)
+        masks = {"action_masks": now.masks[rows]} if self.masked else {}
+        if self.deterministic:
+            if memory is not None:
+                masks["episode_start"] = np.zeros(ROWS, np.bool_)  # new episodes have zeros in their memory already
+            chosen, memory = self.model.predict(chunk, state=memory, deterministic=True, **masks)
+            actions = np.asarray(chosen, np.int64)[:count]
+        else:
+            probabilities, memory = self._probabilities(chunk, memory, masks)
+            actions = draw(probabilities[:count], uniforms(now.seeds[rows[:count]], now.steps[rows[:count]]))
+        if self.memory is not None and memory is not None:
+            for kept, new in zip(self.memory, memory, strict=True):
+                kept[:, slots[:count]] = new[:, :count]
+        return actions
+
+    def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
+        """Action probabilities (ROWS, n_actions), and the recurrent state after this step."""
+        torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
+        self.policy.set_training_mode(False)
+        with torch.no_grad():
+            tensors, _ = self.policy.obs_to_tensor(chunk)
+            if memory is None:
+                distribution = self.policy.get_distribution(tensors, **masks)
+            else:
+                state = tuple(torch.as_tensor(part, device=self.policy.device) for part in memory)
+                starts = torch.zeros(ROWS, device=self.policy.device)
+                distribution, state = self.policy.get_distribution(tensors, state, starts)
+                memory = tuple(part.cpu().numpy() for part in state)
+            return distribution.distribution.probs.cpu().numpy(), memory
+
+
+def differences(expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation") -> list[str]:
+    """What keeps a model made for `expected` from reading observations of `given`, in words; entries it does not use may stay."""
+    if isinstance(expected, spaces.Dict) and isinstance(given, spaces.Dict):
+        faults = []
+        for key, space in expected.items():
+            if key in given.spaces:
+                faults += differences(space, given[key], f"{key!r}")
+            else:
+                faults.append(f"it expects {key!r}, the environment gives {', '.join(map(repr, given))}")
+        return faults
+    same_kind = isinstance(given, type(expected)) or isinstance(expected, type(given))
+    shape, other = expected.shape, given.shape
+    # Stable-Baselines3 turns images to channels first by itself, when it reads them too.
+    turned = shape is not None and other is not None and len(other) == 3 and shape == (other[2], *other[:2])
+    same_range = not isinstance(expected, spaces.Discrete) or not isinstance(given, spaces.Discrete) or expected.n == given.n
+    if same_kind and same_range and (shape == other or turned):
+        return []
+    return [f"{name} is {_outline(given)} here, it expects {_outline(expected)}"]
+
+
+def _outline(space: spaces.Space[Any]) -> str:
+    if isinstance(space, spaces.Dict):
+        return f"Dict({', '.join(f'{key}: {_outline(entry)}' for key, entry in space.items())})"
+    if isinstance(space, spaces.Discrete):
+        return f"Discrete({space.n})"
+    return f"{type(space).__name__}{space.shape}"
+
+
+# -- callables ---------------------------------------------------------------------------------------------------------------
+
+
+class CallableActor:
+    """Acts with a callable `(observation, mask, state) -> action` or `-> (action, state)`.
+
+    It is asked about one observation at a time: `mask` is bool (n_actions,), `state` is what it returned for this episode last
+    (None at first). A callable with the attribute `batched = True` is asked about m episodes at once: arrays (m, ...) and masks
+    (m, n_actions), `state` a list of m; it answers with an integer array (m,), and a sequence of m states.
+
+    Parameters named `uniform`, `rng` or `deterministic` are filled in: a number in [0, 1) (batched: (m,)) and a
+    `numpy.random.Generator`, both functions of seed and step alone (a batched callable gets no `rng`), and what the evaluation
+    was asked for.
+    """
+
+    looks = True
+
+    def __init__(self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool) -> None:
+        self.function, self.n_actions, self.deterministic = function, n_actions, deterministic
+        self.batched = bool(getattr(function, "batched", False))
+        self.extras = self._extras()
+        self.states: list[Any] = [None] * slots
+
+    def _extras(self) -> tuple[str, ...]:
+        """Which of EXTRAS it takes; raises TypeError unless it can be called with them and three arguments."""
+        name = agent_name(self.function)
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # some callables written in C do not say
+            return ()
+        extras = tuple(extra for extra in EXTRAS if extra in signature.parameters)
+        if self.batched and "rng" in extras:
+            raise TypeError(f"{name} is batched: it can have a parameter `uniform`, one number per row, but no `rng`")
+        try:
+            signature.bind(None, None, None, **dict.fromkeys(extras))
+        except TypeError as error:
+            raise TypeError(f"{name}{signature} cannot be called as (observation, mask, state): {error}") from None
+        return extras
+
+    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+        """Ask the callable, once or once per row, and check what it says."""
+        for slot in now.slots[now.steps == 0]:
+            self.states[slot] = None
+        noise = uniforms(now.seeds, now.steps) if "uniform" in self.extras else None
+        if self.batched:
+            return self._act_at_once(now, noise)
+        rows = range(len(now.slots))
+        return np.array([self._act_in_row(now, row, None if noise is None else float(noise[row])) for row in rows], np.int64)
+
+    def _act_in_row(self, now: Moment, row: int, noise: float | None) -> int:
+        observations, slot = now.observations, now.slots[row]
+        own = {key: array[row] for key, array in observations.items()} if isinstance(observations, dict) else observations[row]
+        extras: dict[str, Any] = {}
+        for name in self.extras:
+            if name == "rng":
+                extras[name] = generator(int(now.seeds[row]), int(now.steps[row]))
+            else:
+                extras[name] = noise if name == "uniform" else self.deterministic
+        try:
+            answer = self.function(own, now.masks[row], self.states[slot], **extras)
+        except Exception as error:
+            raise _placed(error, now.where(row))
+        if isinstance(answer, tuple):
+            if len(answer) != 2:
+                raise ValueError(f"the agent returned a tuple of {len(answer)} at {now.where(row)}; it must be (action, state)")
+            answer, self.states[slot] = answer
+        return self._checked(answer, now, row)
+
+    def _act_at_once(self, now: Moment, noise: npt.NDArray[np.float64] | None) -> npt.NDArray[np.int64]:
+        count, slots = len(now.slots), now.slots.tolist()
+        extras: dict[str, Any] = {name: noise if name == "uniform" else self.deterministic for name in self.extras}
+        try:
+            answer = self.function(now.observations, now.masks, [self.states[slot] for slot in slots], **extras)
+        except Exception as error:
+            raise _placed(error, f"{now.where(0)} and {count - 1} others")
+        if isinstance(answer, tuple):
+            if len(answer) != 2 or not isinstance(answer[1], Sequence) or len(answer[1]) != count:
+                raise ValueError(f"a batched agent that returns a tuple must return (actions, states), one each for {count} rows")
+            answer, states = answer
+            for slot, state in zip(slots, states, strict=True):
+                self.states[slot] = state
+        actions = np.asarray(answer)
+        if actions.shape != (count,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"a batched agent must return {count} integers for {count} observations, got shape {actions.shape} of "
+                f"{actions.dtype} at {now.where(0)}"
+            )
+        wrong = (actions < 0) | (actions >= self.n_actions)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            self._checked(int(actions[row]), now, row)
+        return actions.astype(np.int64)
+
+    def _checked(self, action: Any, now: Moment, row: int) -> int:
+        if isinstance(action, np.ndarray) and action.size == 1 and action.dtype.kind in "iu":
+            action = action.item()
+        if not isinstance(action, (int, np.integer)) or isinstance(action, bool) or not 0 <= action < self.n_actions:
+            raise ValueError(f"the agent returned {action!r:.200} at {now.where(row)}; an action is an integer in [0, {self.n_actions})")
+        return int(action)
+
+
+def _placed(error: Exception, where: str) -> Exception:
+    """The agent's own error, with a note that says where it was (Python 3.11 and later show notes)."""
+    add_note = getattr(error, "add_note", None)
+    if add_note is not None:
+        add_note(f"raised by the agent at {where}")
+    return error
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------------
+
+
+class TraceActor:
+    """Repeats recorded actions; one trace per seed."""
+
+    looks = False
+
+    def __init__(self, traces: Mapping[int, npt.NDArray[np.int64]]) -> None:
+        self.row = {seed: k for k, seed in enumerate(traces)}
+        self.lengths = np.array([len(trace) for trace in traces.values()], np.int64)
+        self.actions = np.zeros((len(traces), int(self.lengths.max())), np.int64)
+        for row, trace in zip(self.actions, traces.values(), strict=True):
+            row[: len(trace)] = trace
+        self.rows_of_slots = np.zeros(len(traces), np.int64)
+
+    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+        """The next recorded actions; raises ValueError where there is none."""
+        for k in np.flatnonzero(now.steps == 0):
+            self.rows_of_slots[now.slots[k]] = self.row[int(now.seeds[k])]
+        rows = self.rows_of_slots[now.slots]
+        short = now.steps >= self.lengths[rows]
+        if short.any():
+            k = int(np.argmax(short))
+            raise ValueError(f"the trace of seed {now.seeds[k]} has {now.steps[k]} actions, but the episode is not over after them")
+        return cast(npt.NDArray[np.int64], self.actions[rows, now.steps])
+
+
+_: tuple[type[Actor], ...] = (ModelActor, CallableActor, TraceActor)

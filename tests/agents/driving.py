@@ -1,0 +1,63 @@
+"""Plays environments into a frame rollout buffer, with no policy and no algorithm around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.vec_env import DummyVecEnv
+from toy_envs import EventTree
+
+from rao_agents.rollout_buffer import FrameRolloutBuffer
+from rao_agents.tap import FrameTap
+
+Value = Callable[[Any, int], Any]
+"""(observation number, rollout) -> value: a network that differs from rollout to rollout."""
+
+
+def drive(
+    envs: list[EventTree],
+    rollouts: int,
+    steps: int,
+    value: Value,
+    cls: type[DummyVecEnv] = DummyVecEnv,
+    step_cost: float = 0.0,
+    bonus: float = 0.0,
+    **kwargs: Any,
+) -> tuple[dict[int, tuple[float, float]], FrameRolloutBuffer]:
+    """Play `rollouts` rollouts.
+
+    Returns {observation: (advantage, return)} of every transition completed, and the buffer.
+    """
+    venv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
+    n = len(envs)
+    buffer = FrameRolloutBuffer(steps, venv.observation_space, venv.action_space, "cpu", n_envs=n, **kwargs)
+    tap = FrameTap(venv, buffer, step_cost, bonus)
+    trained: dict[int, tuple[float, float]] = {}
+    obs = venv.reset()
+    for rollout in range(rollouts):
+        tap.begin(obs)
+        buffer.reset()
+        buffer.value_function = lambda o, r=rollout: value(o[:, 0], r)  # type: ignore[misc]
+        for _ in range(steps):
+            values = th.as_tensor(value(obs[:, 0], rollout))
+            new_obs, rewards, dones, _ = tap.step(np.zeros(n, np.int64))
+            buffer.add(obs, np.zeros((n, 1)), rewards, dones, values, th.zeros(n))
+            obs = new_obs
+        buffer.compute_returns_and_advantage(th.as_tensor(value(obs[:, 0], rollout)), dones)
+        tap.end(obs)
+        for row in np.flatnonzero(buffer.valid):
+            number = int(buffer.flat_observations[""][row, 0])
+            assert number not in trained, "a transition must be learned from once"
+            trained[number] = (float(buffer.flat_advantages[row]), float(buffer.flat_values[row]))
+    return {number: (advantage, advantage + v) for number, (advantage, v) in trained.items()}, buffer
+
+
+def network(number: Any, rollout: int) -> Any:
+    return np.sin(np.asarray(number, np.float64) * 1.7 + rollout * 0.3)
+
+
+def flat(number: Any, rollout: int) -> Any:
+    return np.zeros_like(np.asarray(number, np.float64))
