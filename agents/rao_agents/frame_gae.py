@@ -22,10 +22,7 @@ ROW = np.dtype(
         ("reward", np.float64),  # rewards of the frame since this row, discounted to the row's time
         ("discount", np.float64),  # gamma ** (environment steps since this row)
         ("next", np.int64),  # row index of the frame's next decision, or one of the three codes below
-        (
-            "parent",
-            np.int64,
-        ),  # row index of the pending spawn that this row's frame descends from directly, or NO_ROW
+        ("parent", np.int64),  # row index of the pending spawn that opened this row's frame, or NO_ROW
         ("frame_id", np.int64),
         ("episode", np.int64),
         ("env", np.int32),

@@ -58,16 +58,21 @@ class RecursivePPO(MaskablePPO):
 
     Model files hold no pickles; see `rao_agents.checkpoint`.
 
-    Parameters besides those of `MaskablePPO`, whose `learning_rate`, `clip_range`, `clip_range_vf` and here
-    also `ent_coef` may be schedules:
+    Logged besides what `MaskablePPO` logs:
 
-    Logged besides what `MaskablePPO` logs: - `delegation/score`: mean delegation score over the rollout's
-    decisions in which both spawning and a primitive were allowed - `delegation/threshold`: the learned
-    threshold it is compared with - `delegation/rate`: share of those decisions that spawned -
-    `delegation/open`: share of all decisions that they are - `frames/transitions`: completed transitions the
-    update learns from - `frames/carried`: pending spawns carried into the next rollout - `frames/depth_mean`,
-    `frames/depth_max`: depth of the frames that acted - `frames/child_success`: share of the children that
-    returned with success - `train/ent_coef`: the entropy coefficient in use
+    - `delegation/score`: mean delegation score over the rollout's decisions in which both spawning and a
+      primitive were allowed
+    - `delegation/threshold`: the learned threshold it is compared with
+    - `delegation/rate`: share of those decisions that spawned
+    - `delegation/open`: share of all decisions that they are
+    - `frames/transitions`: completed transitions the update learns from
+    - `frames/carried`: pending spawns carried into the next rollout
+    - `frames/depth_mean`, `frames/depth_max`: depth of the frames that acted
+    - `frames/child_success`: share of the children that returned with success
+    - `train/ent_coef`: the entropy coefficient in use
+
+    Parameters besides those of `MaskablePPO`, whose `learning_rate`, `clip_range` and `clip_range_vf`, and
+    here also `ent_coef`, may be anything that `schedules.parse` takes:
 
     Args:
         step_cost: what each decision costs the frame that takes it.

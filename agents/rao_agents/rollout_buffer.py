@@ -26,6 +26,7 @@ from rao_agents.frame_gae import (
     LOST_FRAME,
     NO_FRAME,
     NO_ROW,
+    OK,
     OPEN,
     PENDING,
     ROW,
@@ -50,9 +51,7 @@ class ProtocolError(RuntimeError):
 class CarriedRows(NamedTuple):
     """Pending spawns that outlive their rollout: at most one for each open frame but the acting one."""
 
-    observations: dict[
-        str, npt.NDArray[Any]
-    ]  # key -> (rows, *shape); the key is PLAIN for plain observations
+    observations: dict[str, npt.NDArray[Any]]  # (rows, *shape) by key; PLAIN for plain observations
     actions: npt.NDArray[Any]  # (rows, 1)
     action_masks: npt.NDArray[np.bool_]  # (rows, n_actions)
     log_probs: npt.NDArray[np.float32]  # (rows,) under the policy that acted
@@ -302,6 +301,7 @@ class FrameRolloutBufferMixin:
                 "Each frame that ends must be listed in info['returned'] (or facts.returned) at the step at "
                 "which it ends."
             )
+        assert code == OK, "frames are as deep as the facts"
 
     # -- after the rollout -------------------------------------------------------------------------
 

@@ -302,11 +302,9 @@ class FrameTap(ObservationMasks):
 
     def get_state(self) -> Any:
         """What the reader knows beyond the buffer: see `resume`."""
-        return (
-            [[node and list(node) for node in stack] for stack in self.reader.stacks]
-            if isinstance(self.reader, InfoReader)
-            else None
-        )
+        if not isinstance(self.reader, InfoReader):
+            return None
+        return [[node and list(node) for node in stack] for stack in self.reader.stacks]
 
     def resume(self, observation: Any, state: Any) -> None:
         """Go on from `observation`, after the states of buffer, environment and reader were restored.

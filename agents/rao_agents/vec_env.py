@@ -8,10 +8,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.error import ResetNeeded
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EVENTS, FrameFacts
 from rao_envs.core.vector import RecursiveVectorEnv
 
@@ -30,9 +31,10 @@ class RecursiveVecEnv(VecEnv):
         self.vector_env = vector_env
         self.batch: RecursiveBatch = vector_env.batch
         self.render_mode = None
+        self.spec = vector_env.spec
         self.facts: FrameFacts = self.batch.facts
         self._actions: npt.NDArray[np.int64] = np.zeros(self.batch.n, np.int64)
-        self._seeded = np.zeros(self.batch.n, np.bool_)
+        self._begun = np.zeros(self.batch.n, np.bool_)  # whose stream has a seed and whose state means something
         super().__init__(self.batch.n, self.batch.observation_space, self.batch.action_space)
 
     @property
@@ -46,14 +48,25 @@ class RecursiveVecEnv(VecEnv):
         return self.batch.action_names
 
     def reset(self) -> VecEnvObs:
-        """Begin new episodes everywhere; seeds set by `seed()` are used once, as in SB3."""
-        for i, value in enumerate(self._seeds):
-            if value is None and not self._seeded[i]:
+        """Begin new episodes everywhere; what `seed()` and `set_options()` set is used once, as in SB3.
+
+        Raises:
+            ValueError: a seed out of range, or options the family does not know.
+        """
+        seeds = [None if value is None else check_seed(value) for value in self._seeds]
+        for i, options in enumerate(self._options):
+            self.batch.prepare(np.array([i], np.int64), options)
+        for i, value in enumerate(seeds):
+            if value is None and not self._begun[i]:
                 value = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
             if value is not None:
                 self.batch.seed(i, value)
-                self._seeded[i] = True
-        self.batch.reset()
+        if any(self._options):
+            for i, options in enumerate(self._options):
+                self.batch.reset([i], options)
+        else:
+            self.batch.reset()
+        self._begun[:] = True
         self._reset_seeds()
         self._reset_options()
         self.facts = self.batch.facts
@@ -61,8 +74,16 @@ class RecursiveVecEnv(VecEnv):
         return self.batch.obs
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
-        """Remember the actions of the next step."""
-        self._actions = self.batch.check_actions(actions)
+        """Remember the actions of the next step.
+
+        Raises:
+            gymnasium.error.ResetNeeded: before the first reset.
+            ValueError: actions of the wrong shape, type or range.
+        """
+        if not self._begun.all():
+            raise ResetNeeded("call reset() before the first step")
+        # A copy: the caller may reuse its array before `step_wait`, and the kernels trust what was checked here.
+        self._actions = self.batch.check_actions(actions).copy()
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step the batch; finished environments begin their next episode at once."""
@@ -73,16 +94,19 @@ class RecursiveVecEnv(VecEnv):
         done = batch.done
         facts = batch.facts
         infos = [self._info(i, facts) for i in range(self.num_envs)]
+        for info, truncated in zip(infos, episodes["truncated"].tolist(), strict=True):
+            info["TimeLimit.truncated"] = truncated
         over = np.flatnonzero(done)
         if len(over):
             final = batch.obs
             for i in over:
                 infos[i]["is_success"] = bool(episodes["success"][i])
                 infos[i]["tree"] = batch.tree(i)
-                infos[i]["TimeLimit.truncated"] = bool(episodes["truncated"][i])
                 infos[i]["terminal_observation"] = {name: array[i] for name, array in final.items()}
             batch.reset(over)
             facts = batch.facts._replace(n_returned=facts.n_returned, returned=facts.returned)
+            for i in over:
+                self.reset_infos[i] = self._info(i, facts) | {"returned": ()}
         self.facts = facts
         return batch.obs, rewards, done, infos
 
@@ -116,6 +140,7 @@ class RecursiveVecEnv(VecEnv):
             return [self.batch.get_state(i) for i in chosen]
         if method_name == "set_state":
             result = [self.batch.set_state(*method_args, i, **method_kwargs) for i in chosen]
+            self._begun[chosen] = True
             self.facts = self.batch.facts
             return result
         raise AttributeError(f"a RecursiveVecEnv has the per-environment methods action_masks, get_state, set_state; not {method_name}")
@@ -180,10 +205,12 @@ def make_vec_env(
         **kwargs: the environment's own keyword arguments (`spawn=False`, `structure="rooms"`, ...).
 
     Raises:
-        ValueError: the id is not one of a recursive family, or a keyword argument is wrong.
+        ValueError: the id is not one of a recursive family, a keyword argument has a wrong value, or sparse feedback was asked for
+            together with a `dense_weight`.
+        TypeError: a keyword argument the family does not have.
     """
-    if dense_weight:
-        kwargs.setdefault("feedback", "dense")
+    if dense_weight and kwargs.setdefault("feedback", "dense") != "dense":
+        raise ValueError(f"dense_weight={dense_weight} adds dense feedback to the reward, but feedback={kwargs['feedback']!r}")
     vector_env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
     if not isinstance(vector_env.unwrapped, RecursiveVectorEnv):
         raise ValueError(f"{env_id} is not a recursive environment of this suite: use stable_baselines3.common.env_util.make_vec_env")

@@ -1,22 +1,28 @@
-"""Scores of trained models on fixed seeds: the protocol of `rao_envs.evaluate`, for any environment and any SB3 model."""
+"""Scores of trained models by the protocol of `rao_envs.evaluate`, on a fixed list of seeds that training never draws from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import rao_envs
 import torch as th
-from sb3_contrib import MaskablePPO, RecurrentPPO
+from rao_envs import Evaluation
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
 
 from rao_baselines.wrappers import MASK, Stacker
 
-FIRST_SEED = 1_000_000
-"""Evaluation tasks are those of the seeds from here on; training starts from small seeds."""
+FIRST_SEED = 2**32
+"""The evaluation's tasks are those of the seeds from here on. Training uses seeds below: NumPy's generators take no others."""
+MODES = ("greedy", "sampled")
+ROWS = 64
+"""Rows of every forward pass, filled up where episodes are fewer: the shape of a product decides its rounding."""
+
+Model = BaseAlgorithm | BasePolicy
 
 
 def evaluation_seeds(n: int) -> list[int]:
@@ -24,102 +30,118 @@ def evaluation_seeds(n: int) -> list[int]:
     return list(range(FIRST_SEED, FIRST_SEED + n))
 
 
-class ModelAgent:
-    """A model as a batch of independent actors: masks, memory and frame stacking are taken care of."""
-
-    def __init__(self, model: BaseAlgorithm, deterministic: bool, frame_stack: int = 1) -> None:
-        self.model = model
-        self.deterministic = deterministic
-        self.stacker = Stacker(frame_stack) if frame_stack > 1 else None
-        self.state: Any = None
-        self.first = True
-        # SB3's own exploration draws once for a whole batch, and from generators that training needs.
-        self.explores = isinstance(model, DQN) and not deterministic
-        self.rng = np.random.default_rng(FIRST_SEED)
-
-    def act(self, observations: Any) -> npt.NDArray[np.int64]:
-        """Actions, int64 (n,), for the next observations of `n` episodes that began together."""
-        n = len(next(iter(observations.values()))) if isinstance(observations, dict) else len(observations)
-        start = np.full(n, self.first)
-        mask = observations.get(MASK) if isinstance(observations, dict) else None
-        if self.stacker is not None:
-            observations = self.stacker.push(observations, start)
-        options: dict[str, Any] = {}
-        if isinstance(self.model, MaskablePPO) and mask is not None:
-            options["action_masks"] = mask.astype(np.bool_)
-        if isinstance(self.model, RecurrentPPO):
-            options |= {"state": self.state, "episode_start": start}
-        greedy = self.deterministic or self.explores
-        actions, self.state = self.model.predict(observations, deterministic=greedy, **options)
-        self.first = False
-        if self.explores:
-            others = self.rng.integers(self.model.action_space.n, size=n)  # type: ignore[attr-defined]
-            actions = np.where(self.rng.random(n) < self.model.exploration_rate, others, actions)  # type: ignore[attr-defined]
-        return np.asarray(actions, np.int64)
-
-
 def score(
-    model: BaseAlgorithm,
+    agent: Any,
     env_id: str,
     seeds: Sequence[int],
     *,
-    deterministic: bool,
+    mode: str,
     env_kwargs: dict[str, Any] | None = None,
     frame_stack: int = 1,
-) -> dict[str, Any]:
-    """Play one episode per seed and summarise; no generator that training draws from is touched.
+    progress: bool | Callable[[int, int], None] | None = False,
+) -> Evaluation:
+    """One episode per seed; depends on the agent, the environment and the seeds alone.
 
-    Returns:
-        `success` (share in [0, 1], or None where the environment does not say), `return`, `steps` (means), `episodes`.
+    Args:
+        agent: a model, or whatever `rao_envs.evaluate` takes.
+        env_id: the environment.
+        seeds: one episode each.
+        mode: "greedy" or "sampled" (DQN samples by its exploration rate).
+        env_kwargs: the environment's arguments.
+        frame_stack: how many observations the model was trained on at once.
+        progress: as `rao_envs.evaluate` takes it.
     """
-    agent = ModelAgent(model, deterministic, frame_stack)
-    with th.random.fork_rng():
-        th.manual_seed(FIRST_SEED)
-        successes, returns, steps = _play(agent, env_id, seeds, env_kwargs or {})
-    known = [success for success in successes if success is not None]
-    return {
-        "success": float(np.mean(known)) if len(known) == len(successes) else None,
-        "return": float(np.mean(returns)),
-        "steps": float(np.mean(steps)),
-        "episodes": len(seeds),
-    }
+    deterministic = mode == "greedy"
+    if isinstance(agent, BaseAlgorithm | BasePolicy):
+        explores = isinstance(agent, DQN) and not deterministic
+        if frame_stack > 1 or explores:
+            agent = AdaptedModel(agent, frame_stack)
+    return rao_envs.evaluate(
+        agent,
+        env_id,
+        seeds,
+        deterministic=deterministic,
+        batch_size=min(len(seeds), 256),
+        progress=progress,
+        **(env_kwargs or {}),
+    )
 
 
-def _play(agent: ModelAgent, env_id: str, seeds: Sequence[int], env_kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-    if env_id.startswith("RAO/"):
-        return _play_batch(agent, env_id, seeds, env_kwargs)
-    return _play_singly(agent, env_id, seeds, env_kwargs)
+def brief(evaluation: Evaluation) -> dict[str, Any]:
+    """What a learning curve keeps: `success` (None where the environment does not say), `return`, `steps`: means, and `episodes`."""
+    summary = evaluation.summary()
+    means = {name: None if (found := summary[name]) is None else found.mean for name in ("success", "return", "steps")}
+    return {**means, "episodes": len(evaluation.episodes)}
 
 
-def _play_batch(agent: ModelAgent, env_id: str, seeds: Sequence[int], env_kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-    n = len(seeds)
-    envs: Any = gym.make_vec(env_id, n, vectorization_mode="vector_entry_point", **env_kwargs)
-    batch = envs.unwrapped.batch
-    observations, _ = envs.reset(seed=list(seeds))
-    returns, steps = np.zeros(n), np.zeros(n, np.int64)
-    live = np.ones(n, np.bool_)
-    while live.any():
-        batch.step(agent.act(observations))  # leaves finished episodes alone
-        observations = batch.obs
-        returns += np.where(live, batch.stack.episodes["reward"], 0.0)
-        steps += live
-        live &= ~batch.done
-    return batch.stack.episodes["success"].astype(bool).tolist(), returns, steps
+def full(evaluation: Evaluation) -> dict[str, Any]:
+    """`brief`, with all means and their 95 % intervals under `summary`."""
+    summary = {name: None if value is None else value._asdict() for name, value in evaluation.summary().items()}
+    return {**brief(evaluation), "summary": summary}
 
 
-def _play_singly(agent: ModelAgent, env_id: str, seeds: Sequence[int], env_kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-    successes, returns, steps = [], [], []
-    env = gym.make(env_id, **env_kwargs)
-    for seed in seeds:
-        agent.first, agent.state = True, None
-        observation, info = env.reset(seed=seed)
-        total, count, over = 0.0, 0, False
-        while not over:
-            batch = {key: value[None] for key, value in observation.items()} if isinstance(observation, dict) else observation[None]
-            observation, reward, terminated, truncated, info = env.step(agent.act(batch)[0])
-            total, count, over = total + float(reward), count + 1, terminated or truncated
-        successes.append(info.get("is_success"))
-        returns.append(total)
-        steps.append(count)
-    env.close()
-    return successes, np.array(returns), np.array(steps)
+class AdaptedModel:
+    """A model as a batched callable, for what `rao_envs.evaluate` does not know: stacked observations, epsilon-greedy sampling."""
+
+    batched = True
+
+    def __init__(self, model: Model, frame_stack: int) -> None:
+        self.model = model
+        self.policy: Any = getattr(model, "policy", model)
+        self.frame_stack = frame_stack
+        self.__name__ = type(model).__name__
+
+    def __call__(
+        self,
+        observation: Any,
+        mask: npt.NDArray[np.bool_],
+        state: Sequence[Any],
+        uniform: npt.NDArray[np.float64],
+        deterministic: bool,
+    ) -> tuple[npt.NDArray[np.int64], Sequence[Any]]:
+        """Actions of m episodes and their pasts."""
+        if self.frame_stack > 1:
+            observation, state = self._stack(observation, state)
+        count = len(state)
+        actions = np.empty(count, np.int64)
+        for first in range(0, count, ROWS):
+            rows = np.minimum(np.arange(first, first + ROWS), count - 1)
+            chunk = {key: array[rows] for key, array in observation.items()} if isinstance(observation, dict) else observation[rows]
+            last = min(first + ROWS, count)
+            actions[first:last] = self._choose(chunk, mask[rows], uniform[rows], deterministic)[: last - first]
+        return actions, state
+
+    def _stack(self, observation: Any, state: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        stacker = Stacker(self.frame_stack)
+        plain = observation if isinstance(observation, dict) else {"": observation}
+        for key, array in plain.items():
+            if key != MASK:
+                blank = np.zeros((self.frame_stack, array.shape[1]), array.dtype)
+                stacker.frames[key] = np.stack([blank if past is None else past[key] for past in state])
+        stacked = stacker.push(observation, np.zeros(len(state), np.bool_))
+        return stacked, [{key: frames[row] for key, frames in stacker.frames.items()} for row in range(len(state))]
+
+    def _choose(self, chunk: Any, mask: Any, uniform: npt.NDArray[np.float64], deterministic: bool) -> npt.NDArray[np.int64]:
+        masks = {"action_masks": mask} if hasattr(self.policy, "action_dist") and _takes_masks(self.policy) else {}
+        n = int(self.policy.action_space.n)
+        with th.no_grad():
+            self.policy.set_training_mode(False)
+            tensors, _ = self.policy.obs_to_tensor(chunk)
+            if deterministic or isinstance(self.model, DQN):
+                greedy = self.policy._predict(tensors, deterministic=True, **masks).cpu().numpy()
+                if deterministic:
+                    return np.asarray(greedy, np.int64)
+                epsilon = self.model.exploration_rate  # type: ignore[union-attr]
+                chance = np.full((len(greedy), n), epsilon / n)
+                chance[np.arange(len(greedy)), greedy] += 1.0 - epsilon
+            else:
+                chance = self.policy.get_distribution(tensors, **masks).distribution.probs.cpu().numpy()
+        total = np.cumsum(chance, axis=1, dtype=np.float64)
+        picked: npt.NDArray[np.int64] = np.count_nonzero(total <= uniform[:, None] * total[:, -1:], axis=1).astype(np.int64)
+        return picked
+
+
+def _takes_masks(policy: Any) -> bool:
+    from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+
+    return isinstance(policy, MaskableActorCriticPolicy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rao_baselines.training import TrainSpec
+from rao_baselines.spec import TrainSpec
 
 STRONGEST = "ppo_dense"
 """The monolithic agent that came out best of tuning on Maze-20x20; it stands for its kind on the other structures."""

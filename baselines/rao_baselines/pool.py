@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rao_baselines.training import TrainSpec
+if TYPE_CHECKING:
+    from rao_baselines.spec import TrainSpec
 
 PATIENCE = 120.0
 """Seconds that a stopping run gets to save, before it is ended."""

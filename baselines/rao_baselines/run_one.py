@@ -9,6 +9,7 @@ Exit codes: 0 finished, 2 a wrong specification, 130 stopped after saving.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -28,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     orphaned = threading.Event()
     try:
         with stop_requests() as asked:
-            from rao_baselines.training import Progress, TrainSpec, train
+            from rao_baselines.spec import TrainSpec
+            from rao_baselines.training import Progress, train
 
             spec = TrainSpec(**json.loads(sys.stdin.readline() if attached else Path(arguments[0]).read_text(encoding="utf-8")))
             if attached:
@@ -59,7 +61,8 @@ def emit(message: dict[str, Any]) -> None:
 
 
 def _await_end_of_input(orphaned: threading.Event) -> None:
-    while sys.stdin.readline():
+    # Read past Python's buffer: a thread that holds its lock would block the interpreter's end.
+    while os.read(sys.stdin.fileno(), 4096):
         pass
     orphaned.set()
 

@@ -12,7 +12,9 @@ from rao_baselines.errors import UserError
 
 
 class RunFolder:
-    """Files of one run: `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is unfinished), `result.json`."""
+    """Files of one run: `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is
+    unfinished), `evaluation-*.json` (the final episodes) and `result.json`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -21,6 +23,10 @@ class RunFolder:
         self.model = path / "model.zip"
         self.checkpoint = path / "checkpoint.zip"
         self.result = path / "result.json"
+
+    def evaluation(self, mode: str) -> Path:
+        """Records of the final evaluation's episodes."""
+        return self.path / f"evaluation-{mode}.json"
 
     @property
     def finished(self) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch as th
 from rao_agents import load_safely, save_safely
+from rao_envs import Evaluation
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -20,54 +20,14 @@ from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
 from rao_baselines.environments import environment_arguments, make_training_env, resolve_id
 from rao_baselines.errors import Interrupted, UserError
-from rao_baselines.evaluation import evaluation_seeds, score
+from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
 from rao_baselines.provenance import provenance
-from rao_baselines.runs import RunFolder, read_json, slug, write_json
+from rao_baselines.runs import RunFolder, read_json, write_json
+from rao_baselines.spec import TrainSpec, check_spec, training_seed
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint is written at the first evaluation that comes this long after the last one."""
-
-
-@dataclass
-class TrainSpec:
-    """What to train. Two equal specs give the same model, on the same machine and versions.
-
-    Args:
-        algorithm: name in `rao_baselines.algorithms`.
-        env_id: environment id.
-        seed: of everything; environment i starts from `seed * 1000 + i`.
-        steps: environment steps; None takes the settings' `n_timesteps`.
-        overrides: settings that replace those of the file; dotted keys reach into mappings.
-        out: folder of the run; None gives runs/<env>/<algorithm>/<seed>.
-        eval_every: steps between points of the learning curve; None gives a twentieth of the run.
-        eval_episodes: fixed seeds per point, played greedily and sampled.
-        final_episodes: fixed seeds of the final score.
-        transfer: ids to score the final model on without training there.
-        device: of the network.
-        threads: that torch may use.
-        tensorboard: also log there.
-        name: what results call this; the algorithm's name by default.
-    """
-
-    algorithm: str
-    env_id: str
-    seed: int = 0
-    steps: int | None = None
-    overrides: dict[str, Any] = field(default_factory=dict)
-    out: str | None = None
-    eval_every: int | None = None
-    eval_episodes: int = 100
-    final_episodes: int = 200
-    transfer: list[str] = field(default_factory=list)
-    device: str = "cpu"
-    threads: int = 1
-    tensorboard: bool = False
-    name: str | None = None
-
-    def folder(self, root: Path = Path("runs")) -> Path:
-        """Where the run's files go."""
-        return Path(self.out) if self.out else root / slug(self.env_id) / (self.name or self.algorithm) / str(self.seed)
 
 
 @dataclass
@@ -115,7 +75,7 @@ def train(
         return finished
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
-    env = make_training_env(spec.env_id, settings, spawn, seed=spec.seed * 1000)
+    env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
     try:
         model, past = _model(algorithm, spec, settings, env, folder, resume)
         run = _Run(spec, settings, spawn, folder, total, report, should_stop, past)
@@ -128,25 +88,6 @@ def train(
         return run.finish(model)
     finally:
         env.close()
-
-
-def check_spec(spec: TrainSpec, settings: Settings) -> int:
-    """The number of steps to train for.
-
-    Raises:
-        UserError: a number out of range.
-    """
-    total = settings.n_timesteps if spec.steps is None else spec.steps
-    for name, value in (("steps", total), ("eval_episodes", spec.eval_episodes), ("final_episodes", spec.final_episodes)):
-        if value < 1:
-            raise UserError(f"{name} must be at least 1, got {value}")
-    if spec.eval_every is not None and spec.eval_every < 1:
-        raise UserError(f"eval_every must be at least 1, got {spec.eval_every}")
-    if not 0 <= spec.seed < 2**31:
-        raise UserError(f"seed must lie in [0, 2**31), got {spec.seed}")
-    if spec.threads < 1:
-        raise UserError(f"threads must be at least 1, got {spec.threads}")
-    return total
 
 
 def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
@@ -189,7 +130,7 @@ def _model(
             "points": [point for point in saved["points"] if point["steps"] <= model.num_timesteps],
             "seconds": saved["seconds"],
         }
-    return make_model(algorithm, settings, env, seed=spec.seed, device=spec.device, log=log), {}
+    return make_model(algorithm, settings, env, seed=training_seed(spec.seed), device=spec.device, log=log), {}
 
 
 class _Run(BaseCallback):
@@ -249,21 +190,14 @@ class _Run(BaseCallback):
 
     def _add_point(self, model: BaseAlgorithm) -> None:
         point: dict[str, Any] = {"steps": int(model.num_timesteps), "seconds": round(self.seconds, 3)}
-        seeds = evaluation_seeds(self.spec.eval_episodes)
-        for mode in ("greedy", "sampled"):
-            point[mode] = self._score(model, self.spec.env_id, seeds, mode)
+        for mode in MODES:
+            point[mode] = brief(self._score(model, self.spec.env_id, self.spec.eval_episodes, mode))
         self.points.append(point)
         self._write_curve()
 
-    def _score(self, model: BaseAlgorithm, env_id: str, seeds: list[int], mode: str) -> dict[str, Any]:
-        return score(
-            model,
-            env_id,
-            seeds,
-            deterministic=mode == "greedy",
-            env_kwargs=self.env_kwargs,
-            frame_stack=self.settings.frame_stack,
-        )
+    def _score(self, model: BaseAlgorithm, env_id: str, episodes: int, mode: str) -> Evaluation:
+        seeds = evaluation_seeds(episodes)
+        return score(model, env_id, seeds, mode=mode, env_kwargs=self.env_kwargs, frame_stack=self.settings.frame_stack)
 
     def _write_curve(self) -> None:
         write_json(self.folder.curve, {"seconds": round(self.seconds, 3), "episodes": self.spec.eval_episodes, "points": self.points})
@@ -279,20 +213,23 @@ class _Run(BaseCallback):
         if not self.points or self.points[-1]["steps"] < model.num_timesteps:
             self._add_point(model)
         save_safely(model, self.folder.model)
-        seeds = evaluation_seeds(self.spec.final_episodes)
-        modes = ("greedy", "sampled")
+        episodes = self.spec.final_episodes
+        final = {mode: self._score(model, self.spec.env_id, episodes, mode) for mode in MODES}
+        for mode, evaluation in final.items():
+            evaluation.save(self.folder.evaluation(mode))
         result = {
             "name": self.spec.name or self.spec.algorithm,
             "algorithm": self.spec.algorithm,
             "env_id": self.spec.env_id,
             "seed": self.spec.seed,
             "steps": int(model.num_timesteps),
-            "final": {mode: self._score(model, self.spec.env_id, seeds, mode) for mode in modes},
+            "final": {mode: full(evaluation) for mode, evaluation in final.items()},
             "transfer": {
-                env_id: {mode: self._score(model, resolve_id(env_id), seeds, mode) for mode in modes} for env_id in self.spec.transfer
+                env_id: {mode: full(self._score(model, resolve_id(env_id), episodes, mode)) for mode in MODES}
+                for env_id in self.spec.transfer
             },
             "curve": self.points,
-            "seeds": {"training": self.spec.seed * 1000, "evaluation": [seeds[0], seeds[-1] + 1]},
+            "seeds": {"training": training_seed(self.spec.seed), "evaluation": [evaluation_seeds(1)[0], episodes]},
             "seconds": round(self.seconds, 1),
             "steps_per_second": round(model.num_timesteps / max(self.seconds, 1e-9), 1),
             "parameters": sum(p.numel() for p in model.policy.parameters()),

@@ -1,7 +1,8 @@
 """Agents as the evaluation sees them: many observations in, one action each out.
 
-Nothing here depends on which episodes happen to run side by side. Chance is a function of (seed, step), and networks are always
-given the same number of rows, because the shape of a matrix product decides in which order its terms are added up.
+Nothing here depends on which episodes happen to run side by side. Chance is a function of (seed, step). A network
+always gets the same number of rows, and an episode always sits in the same one, because both decide in which order
+the terms of a matrix product are added up: the last bit of a probability can hang on it, and an action on that bit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Agent = Any
 """A Stable-Baselines3 model or policy, or a callable `(observation, mask, state) -> action` or `-> (action, state)`."""
 
 ROWS = 64
-"""Rows in every forward pass; missing ones are filled up."""
+"""Rows in every forward pass; unused ones are filled up."""
 
 ACTION_STREAM = np.uint64(0xA5A3564E6F8D2C11)
 """Keeps an episode's action noise apart from its task, which is drawn from the same seed."""
@@ -52,6 +53,8 @@ class Actor(Protocol):
 
     looks: bool
     """Whether `act` needs observations and masks; without, `Moment` has empty ones."""
+    lanes: int
+    """Episodes of the same lane (see `lanes_of`) are better not run side by side; 1: it does not matter."""
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
         """One action per row, each in the action space."""
@@ -81,6 +84,14 @@ def agent_name(agent: Agent) -> str:
     """What results call the agent: a function's name, or the class of anything else."""
     name = getattr(agent, "__name__", None) or type(agent).__name__
     return str(name)
+
+
+def lanes_of(seeds: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.int64]:
+    """The lane in [0, count) of each seed, (m,); `count` is 1 or ROWS. Consecutive seeds take different lanes."""
+    folded = seeds.copy()
+    for shift in (48, 24, 12, 6):
+        folded ^= folded >> np.uint64(shift)
+    return (folded % np.uint64(count)).astype(np.int64)
 
 
 # -- chance ------------------------------------------------------------------------------------------------------------------
@@ -118,6 +129,7 @@ class ModelActor:
     """
 
     looks = True
+    lanes = ROWS
 
     def __init__(
         self,
@@ -149,40 +161,52 @@ class ModelActor:
         self.normaliser = None if find_normaliser is None else find_normaliser()
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
-        """Forward passes of exactly `ROWS` rows each."""
+        """Forward passes of exactly `ROWS` rows each, an episode's lane being its row."""
         observations = now.observations
-        if self.keys is not None:
-            observations = {key: observations[key] for key in self.keys}
         if self.normaliser is not None:
             observations = self.normaliser.normalize_obs(observations)
         if self.memory is not None:
             for part in self.memory:
                 part[:, now.slots[now.steps == 0]] = 0.0
-        count = len(now.slots)
-        actions = np.empty(count, np.int64)
-        for first in range(0, count, ROWS):
-            last = min(first + ROWS, count)
-            rows = np.full(ROWS, first)
-            rows[: last - first] = np.arange(first, last)
-            chunk = {key: array[rows] for key, array in observations.items()} if self.keys is not None else observations[rows]
-            actions[first:last] = self._choose(chunk, now, rows, last - first)
+        lanes = lanes_of(now.seeds, ROWS)
+        actions = np.empty(len(lanes), np.int64)
+        waiting = np.arange(len(lanes))
+        while len(waiting):
+            _, first = np.unique(lanes[waiting], return_index=True)  # one per lane; the others wait for another pass
+            members = waiting[first]
+            actions[members] = self._choose(observations, now, members, lanes[members])
+            waiting = np.delete(waiting, first)
         return actions
 
-    def _choose(self, chunk: Observations, now: Moment, rows: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    def _choose(
+        self,
+        observations: Observations,
+        now: Moment,
+        members: npt.NDArray[np.int64],
+        lanes: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int64]:
+        """One forward pass: actions of the rows `members` of `now`, each put in its lane."""
+        rows = np.full(ROWS, members[0])
+        rows[lanes] = members
+        if self.keys is not None:
+            chunk: Observations = {key: observations[key][rows] for key in self.keys}
+        else:
+            chunk = observations[rows]
         slots = now.slots[rows]
         memory = None if self.memory is None else tuple(part[:, slots] for part in self.memory)
-        masks = {"action_masks": now.masks[rows]} if self.masked else {}
+        options: dict[str, Any] = {"action_masks": now.masks[rows]} if self.masked else {}
         if self.deterministic:
             if memory is not None:
-                masks["episode_start"] = np.zeros(ROWS, np.bool_)  # new episodes have zeros in their memory already
-            chosen, memory = self.model.predict(chunk, state=memory, deterministic=True, **masks)
-            actions = np.asarray(chosen, np.int64)[:count]
+                # The memory of new episodes holds zeros already.
+                options |= {"state": memory, "episode_start": np.zeros(ROWS, np.bool_)}
+            chosen, memory = self.model.predict(chunk, deterministic=True, **options)
+            actions = np.asarray(chosen, np.int64)[lanes]
         else:
-            probabilities, memory = self._probabilities(chunk, memory, masks)
-            actions = draw(probabilities[:count], uniforms(now.seeds[rows[:count]], now.steps[rows[:count]]))
+            probabilities, memory = self._probabilities(chunk, memory, options)
+            actions = draw(probabilities[lanes], uniforms(now.seeds[members], now.steps[members]))
         if self.memory is not None and memory is not None:
             for kept, new in zip(self.memory, memory, strict=True):
-                kept[:, slots[:count]] = new[:, :count]
+                kept[:, now.slots[members]] = new[:, lanes]
         return actions
 
     def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
@@ -245,6 +269,7 @@ class CallableActor:
     """
 
     looks = True
+    lanes = 1
 
     def __init__(self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool) -> None:
         self.function, self.n_actions, self.deterministic = function, n_actions, deterministic
@@ -290,7 +315,8 @@ class CallableActor:
         try:
             answer = self.function(own, now.masks[row], self.states[slot], **extras)
         except Exception as error:
-            raise _placed(error, now.where(row))
+            _note(error, now.where(row))
+            raise
         if isinstance(answer, tuple):
             if len(answer) != 2:
                 raise ValueError(f"the agent returned a tuple of {len(answer)} at {now.where(row)}; it must be (action, state)")
@@ -303,7 +329,8 @@ class CallableActor:
         try:
             answer = self.function(now.observations, now.masks, [self.states[slot] for slot in slots], **extras)
         except Exception as error:
-            raise _placed(error, f"{now.where(0)} and {count - 1} others")
+            _note(error, f"{now.where(0)} and {count - 1} more")
+            raise
         if isinstance(answer, tuple):
             if len(answer) != 2 or not isinstance(answer[1], Sequence) or len(answer[1]) != count:
                 raise ValueError(f"a batched agent that returns a tuple must return (actions, states), one each for {count} rows")
@@ -330,12 +357,11 @@ class CallableActor:
         return int(action)
 
 
-def _placed(error: Exception, where: str) -> Exception:
-    """The agent's own error, with a note that says where it was (Python 3.11 and later show notes)."""
+def _note(error: Exception, where: str) -> None:
+    """Add to the agent's own error where it happened (Python 3.11 and later show such notes)."""
     add_note = getattr(error, "add_note", None)
     if add_note is not None:
         add_note(f"raised by the agent at {where}")
-    return error
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------------
@@ -345,6 +371,7 @@ class TraceActor:
     """Repeats recorded actions; one trace per seed."""
 
     looks = False
+    lanes = 1
 
     def __init__(self, traces: Mapping[int, npt.NDArray[np.int64]]) -> None:
         self.row = {seed: k for k, seed in enumerate(traces)}

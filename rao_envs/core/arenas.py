@@ -126,6 +126,7 @@ class BatchArena:
         self.n_actions = count_actions(batch.action_space)
         self.observation_space: spaces.Space[Any] = batch.observation_space
         self._actions = np.zeros(batch.n, np.int64)
+        batch.stack.episodes["terminated"] = True  # a slot that never begins is one whose episode is over
 
     def begin(self, slots: Slots, seeds: Sequence[int]) -> None:
         for slot, seed in zip(slots.tolist(), seeds, strict=True):

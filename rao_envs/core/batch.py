@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
-from collections.abc import Iterable, Mapping
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +93,7 @@ class RecursiveBatch:
             call=np.zeros((n, 6), np.float32),
             action_mask=np.zeros((n, len(self.action_names)), np.int8),
         )
+        self.fingerprint = domain.fingerprint(self.state, self.stack)
         self._link()
 
     def _link(self) -> None:
@@ -126,32 +131,31 @@ class RecursiveBatch:
 
     def seed(self, i: int, seed: int) -> None:
         """Start instance `i`'s random stream from `seed`, an integer in [0, 2**64)."""
-        if not _is_integer(seed) or not 0 <= int(seed) <= MAX_SEED:
-            raise ValueError(f"a seed must be an integer in [0, 2**64), got {seed!r}")
-        self.stack.rng[i, 0] = np.uint64(int(seed))
+        self.stack.rng[i, 0] = np.uint64(check_seed(seed))
 
     def reset(self, which: Iterable[int] | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Begin the next episode of the instances in `which` (all by default)."""
         indices = np.arange(self.n, dtype=np.int64) if which is None else np.asarray(which, dtype=np.int64)
-        self.check_options(options)
-        for i in indices if self.domain.options else ():
-            self.domain.prepare(self.state, int(i), options or {})
-        self.kernels.reset_batch(self.state, self.stack, self.buffers, indices)
+        self.prepare(indices, options)
+        with compilation_notice(self.domain):
+            self.kernels.reset_batch(self.state, self.stack, self.buffers, indices)
 
-    def check_options(self, options: Mapping[str, Any] | None) -> None:
-        """Refuse options that no one would look at."""
+    def prepare(self, which: npt.NDArray[np.int64], options: Mapping[str, Any] | None) -> None:
+        """Take reset options into account for the next reset of `which`; raises ValueError for unknown ones and bad values."""
         unknown = set(options or {}) - self.domain.options
         if unknown:
             allowed = ", ".join(sorted(self.domain.options)) or "none"
             raise ValueError(f"unknown reset option(s) {', '.join(sorted(map(str, unknown)))} for {self.domain.name}; allowed: {allowed}")
+        for i in which if self.domain.options else ():
+            self.domain.prepare(self.state, int(i), options or {})
 
     def step(self, actions: npt.NDArray[np.int64]) -> None:
         """Step every instance whose episode is not over. `actions`: integers (n,), each in the action space."""
         self.kernels.step_batch(self.state, self.stack, self.buffers, actions)
 
-    def refresh(self) -> None:
-        """Rewrite the observations after a state was put in place."""
-        self.kernels.look_batch(self.state, self.stack, self.buffers)
+    def refresh(self, i: int) -> None:
+        """Rewrite instance `i`'s observation after a state was put in place."""
+        self.kernels.look_batch(self.state, self.stack, self.buffers, np.array([i], np.int64))
 
     # -- saved states --------------------------------------------------------------------------------------------------------
 
@@ -166,10 +170,10 @@ class RecursiveBatch:
     def get_state(self, i: int = 0) -> dict[str, Any]:
         """A complete, independent copy of instance `i`: a flat dictionary of arrays and one fingerprint string."""
         state: dict[str, Any] = {name: array[i].copy() for name, array in self.arrays().items()}
-        state["fingerprint"] = self.domain.fingerprint(self.state, self.stack)
+        state["fingerprint"] = self.fingerprint
         return state
 
-    def set_state(self, state: Mapping[str, Any], i: int = 0, *, refresh: bool = True) -> None:
+    def set_state(self, state: Mapping[str, Any], i: int = 0) -> None:
         """Put a saved state in place of instance `i`.
 
         Raises:
@@ -178,7 +182,7 @@ class RecursiveBatch:
         targets = self.arrays()
         if not isinstance(state, Mapping) or set(state) != {*targets, "fingerprint"}:
             raise ValueError("not a state of this environment: pass what get_state() returned, whole")
-        if state["fingerprint"] != self.domain.fingerprint(self.state, self.stack):
+        if state["fingerprint"] != self.fingerprint:
             raise ValueError("this state belongs to another environment or to other keyword arguments (its fingerprint differs)")
         for name, target in targets.items():
             value = state[name]
@@ -186,8 +190,7 @@ class RecursiveBatch:
                 raise ValueError(f"{name} in the state must be {target.dtype} of shape {target.shape[1:]}")
         for name, target in targets.items():
             target[i] = state[name]
-        if refresh:
-            self.refresh()
+        self.refresh(i)
 
     def returned(self, i: int) -> tuple[dict[str, Any], ...]:
         """What `info["returned"]` says for instance `i`: the frames that ended at its latest step, innermost first."""
@@ -225,35 +228,49 @@ class RecursiveBatch:
         child.kernels.become_child(child.state, child.stack, child.buffers, 0, k)
         return child
 
-    def check_compatible(self, child: RecursiveBatch) -> None:
-        """Raise ValueError unless `child` was detached from an environment configured like this one."""
-        if child.domain.fingerprint(child.state, child.stack) != self.domain.fingerprint(self.state, self.stack):
-            raise ValueError("this child comes from another environment or from other keyword arguments")
+    def digest(self) -> str:
+        """A digest of instance 0's whole state: what tells a detached child of this very moment from any other."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        for array in self.arrays().values():
+            digest.update(np.ascontiguousarray(array[:1]).view(np.uint8))
+        return digest.hexdigest()
 
-    def take_back(self, child: RecursiveBatch, *, alone: bool) -> tuple[dict[str, Any], ...]:
-        """Put a finished detached child where it would stand had it run inline, and go on; returns the frames that ended.
+    def take_back(self, children: Sequence[RecursiveBatch]) -> tuple[dict[str, Any], ...]:
+        """Put the finished detached children of instance 0, in order, where they would stand had they run inline, and go on.
 
-        With `alone` the child was the only one, so all that it changed counts; otherwise it is one of independent siblings, given
-        back in order, and only its own records and what `Domain.merge` copies do.
+        Returns the frames that ended in the steps that ended the children, in order.
         """
+        episode = self.stack.episodes[0]
+        base, potential = int(episode["base"]), float(episode["potential"])
+        returned: list[dict[str, Any]] = []
+        episode["dense"] = 0.0
+        for child in children:
+            other = child.stack.episodes[0]
+            if len(children) == 1:  # all that an only child changed counts
+                sources = child.arrays()
+                for name, target in self.arrays().items():
+                    target[0] = sources[name][0]
+                episode["base"] = base
+            else:
+                self._merge(child)
+                episode["dense"] += other["dense"]
+                episode["potential"] += other["potential"] - potential
+            self.kernels.take_back(self.state, self.stack, self.buffers, 0, bool(other["success"]))
+            returned += self.returned(0)
+        return tuple(returned)
+
+    def _merge(self, child: RecursiveBatch) -> None:
+        """Take over one of several independent children: its own records and what `Domain.merge` copies, nothing else."""
         episode, other = self.stack.episodes[0], child.stack.episodes[0]
-        base, depth = int(episode["base"]), int(other["base"])
-        success = bool(other["success"])
-        if alone:
-            sources = child.arrays()
-            for name, target in self.arrays().items():
-                target[0] = sources[name][0]
-            episode["base"] = base
-        else:
-            episode["clock"] += other["clock"] - child.stack.frames["start"][0, depth]
-            self.stack.frames[0, depth] = child.stack.frames[0, depth]
-            for field in self.domain.per_frame:
-                getattr(self.state, field)[0, depth] = getattr(child.state, field)[0, depth]
-            self.domain.merge(self.state, 0, child.state)
-            self.stack.returned[0, 0] = child.stack.returned[0, other["n_returned"] - 1]
-            episode["n_returned"] = 1
-        self.kernels.take_back(self.state, self.stack, self.buffers, 0, success)
-        return self.returned(0)
+        depth = int(other["base"])
+        episode["clock"] += other["clock"] - child.stack.frames["start"][0, depth]
+        episode["next_id"] = other["next_id"]
+        episode["n_returned"] = other["n_returned"]
+        self.stack.returned[0] = child.stack.returned[0]
+        self.stack.frames[0, depth] = child.stack.frames[0, depth]
+        for field in self.domain.per_frame:
+            getattr(self.state, field)[0, depth] = getattr(child.state, field)[0, depth]
+        self.domain.merge(self.state, 0, child.state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("kernels", "_first")}
@@ -270,6 +287,33 @@ class RecursiveBatch:
         if self.n and (array.min() < 0 or array.max() >= len(self.action_names)):
             raise ValueError(f"actions must lie in [0, {len(self.action_names)}), got {array.min()} to {array.max()}")
         return array.astype(np.int64, copy=False)
+
+
+_noticed: set[type] = set()
+
+
+@contextlib.contextmanager
+def compilation_notice(domain: Domain) -> Iterator[None]:
+    """Tell someone who waits for the first kernels of a family why; says nothing when they come from the cache."""
+    if type(domain) in _noticed:
+        yield
+        return
+    _noticed.add(type(domain))
+    text = f"rao_envs: compiling the kernels of {domain.name} for this machine (once; up to half a minute) ..."
+    timer = threading.Timer(1.5, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def check_seed(seed: Any) -> int:
+    """`seed` as an int; raises ValueError unless it is an integer in [0, 2**64)."""
+    if not _is_integer(seed) or not 0 <= int(seed) <= MAX_SEED:
+        raise ValueError(f"a seed must be an integer in [0, 2**64), got {seed!r}")
+    return int(seed)
 
 
 def _is_integer(value: Any) -> bool:

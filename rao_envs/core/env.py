@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 
-from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EPISODE, EVENTS
 from rao_envs.core.domain import Domain
 from rao_envs.core.history import History
@@ -83,11 +83,14 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         self.domain = batch.domain
         self.observation_space = batch.observation_space
         self.action_space = batch.action_space
+        self.feedback = batch.feedback
         self.spawn_actions = batch.spawn_actions
         self.action_names = batch.action_names
         self.history = History(batch) if self.render_mode is not None else None
         self._waiting_for: tuple[int, ...] = ()  # frame ids of the detached children that are out
         self._action = np.zeros(1, np.int64)
+        self._joins = ""  # which spawn they come from
+        self._ticket = ""  # which spawn this environment comes from, if it is a detached child
         self._origin: dict[str, Any] | None = None  # where a detached child's reset goes back to
         self._seeded = False
         self._begun = False
@@ -108,12 +111,14 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
                 raise ValueError("a detached child has one fixed task: call reset() without seed or options")
             self.batch.set_state(self._origin)
         else:
-            self.batch.check_options(options)
-            if seed is not None:
-                self.batch.seed(0, seed)
-            super().reset(seed=seed)
-            if seed is None and not self._seeded:
-                self.batch.seed(0, int(self.np_random.integers(2**63)))
+            # Everything is checked before anything changes.
+            start = None if seed is None else check_seed(seed)
+            self.batch.prepare(np.zeros(1, np.int64), options)
+            super().reset(seed=start)
+            if start is None and not self._seeded:
+                start = int(self.np_random.integers(2**63))
+            if start is not None:
+                self.batch.seed(0, start)
             self._seeded = True
             self.batch.reset(options=options)
         self._waiting_for = ()
@@ -209,36 +214,45 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         """
         fanout = self._check_spawn(action)
         self._advance(int(action))
+        ticket = self.batch.digest()
         children = tuple(self._detach(k) for k in range(fanout))
-        self._waiting_for = tuple(child.base_frame_id for child in children)
+        for child in children:
+            child._ticket = ticket
+        self._waiting_for, self._joins = tuple(child.base_frame_id for child in children), ticket
         self._live = False
         return children
 
-    def join(self, *children: RecursiveEnv) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
-        """Take the finished detached children back and go on as if they had run inline; returns what `step` returns.
+    def join(self, *children: gym.Env[Any, Any]) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+        """Take the finished detached children back and go on as if they had run inline.
 
         Args:
-            *children: every child of the spawn under way, in any order, each run to its end.
+            *children: every child of the spawn under way, in any order, each run to its end; wrapped or not.
+
+        Returns:
+            What the step that ended the child would have returned inline; for several children, `info["returned"]` and
+            `info["dense_reward"]` put those of all their last steps together.
 
         Raises:
-            ValueError: not exactly this environment's children, or one that is not finished.
+            TypeError: something that is no environment of this suite.
+            ValueError: not exactly this environment's children, or one that is not finished; nothing is changed then.
         """
         if not self._waiting_for:
             raise ValueError("no detached child is out: call spawn(action) or spawn_all(action) first")
-        by_id = {child.base_frame_id: child for child in children}
+        by_id = {child.base_frame_id: child for child in map(_unwrapped, children)}
         if len(children) != len(self._waiting_for) or set(by_id) != set(self._waiting_for):
             raise ValueError(f"join takes the children that are out, frames {list(self._waiting_for)}; got frames {list(by_id)}")
         ordered = [by_id[identity] for identity in self._waiting_for]
         for child in ordered:
+            if child._ticket != self._joins:
+                raise ValueError(f"this child frame {child.base_frame_id} was spawned by another environment, or earlier by this one")
             if not child.batch.done[0]:
                 raise ValueError(f"child frame {child.base_frame_id} is still running: step it until terminated or truncated")
-            self.batch.check_compatible(child.batch)
-        returned = [entry for child in ordered for entry in self.batch.take_back(child.batch, alone=len(ordered) == 1)]
+        returned = self.batch.take_back([child.batch for child in ordered])
         self._waiting_for = ()
         if self.history is not None:
             self.history.join(child.history for child in ordered)
         observation, reward, terminated, truncated, info = self._transition()
-        return observation, reward, terminated, truncated, info | {"returned": tuple(returned)}
+        return observation, reward, terminated, truncated, info | {"returned": returned}
 
     @property
     def base_frame_id(self) -> int:
@@ -322,3 +336,11 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             info["is_success"] = episode[SUCCESS]
             info["tree"] = self.batch.tree(0)
         return self.batch.first_observation(), episode[REWARD], terminated, truncated, info
+
+
+def _unwrapped(child: gym.Env[Any, Any]) -> RecursiveEnv:
+    """`child` without wrappers; raises TypeError unless it is an environment of this suite."""
+    inner = getattr(child, "unwrapped", child)
+    if not isinstance(inner, RecursiveEnv):
+        raise TypeError(f"join takes the environments that spawn and spawn_all returned, got {child!r}")
+    return inner

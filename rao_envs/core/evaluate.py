@@ -1,7 +1,7 @@
 """The evaluation protocol: a fixed list of seeds, every episode run to its end, the same result however it is computed.
 
 Counting the first episodes that finish would favour short ones, and so success. Here each seed is one episode of the result; a slot
-whose episode is over goes on with the next seed of the list.
+whose episode is over goes on with another seed of the list.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -135,19 +136,30 @@ def replay_all(
 
 
 def run(arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | None = None) -> tuple[Episode, ...]:
-    """The loop: one episode per seed, in the order of the seeds; `arena` has at most as many slots as there are seeds."""
-    from rao_envs.core.actors import Moment
+    """The loop: one episode per seed, in the order of the seeds."""
+    from rao_envs.core.actors import Moment, lanes_of
 
-    total = len(seeds)
     all_seeds = np.array(seeds, np.uint64)
-    position = np.arange(arena.n, dtype=np.int64)  # (n,) which seed runs in each slot
+    # What a forward pass holds per lane; more would need another pass at every step.
+    waiting = Waiting(lanes_of(all_seeds, actor.lanes), -(-arena.n // actor.lanes))
+    position = np.zeros(arena.n, np.int64)  # (n,) which seed runs in each slot
     steps = np.zeros(arena.n, np.int64)
     returns = np.zeros(arena.n, np.float64)
     log = ActionLog(arena.n, arena.n_actions)
-    episodes: list[Episode | None] = [None] * total
-    arena.begin(position, seeds[: arena.n])
-    started, finished = arena.n, 0
-    running = np.arange(arena.n, dtype=np.int64)
+    episodes: list[Episode | None] = [None] * len(seeds)
+    finished = 0
+
+    def begin(slots: list[int]) -> npt.NDArray[np.int64]:
+        """Put the next seeds into these slots; returns the slots that got one."""
+        taken = [(slot, k) for slot in slots if (k := waiting.take()) is not None]
+        begun = np.array([slot for slot, _ in taken], np.int64)
+        position[begun] = [k for _, k in taken]
+        steps[begun], returns[begun] = 0, 0.0
+        if taken:
+            arena.begin(begun, [seeds[k] for _, k in taken])
+        return begun
+
+    running = begin(list(range(arena.n)))
     while len(running):
         observations, masks = arena.observe(running) if actor.looks else ({}, np.zeros((0, 0), np.bool_))
         now = Moment(observations, masks, all_seeds[position[running]], steps[running], running)
@@ -159,8 +171,7 @@ def run(arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | Non
         if not done.any():
             continue
         for slot in running[done].tolist():
-            length = int(steps[slot])
-            k = int(position[slot])
+            length, k = int(steps[slot]), int(position[slot])
             outcome = arena.outcome(slot, length)
             episodes[k] = Episode(
                 seed=int(seeds[k]),
@@ -173,17 +184,35 @@ def run(arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | Non
                 critical_path=outcome.critical_path,
                 actions=log.read(slot, length),
             )
-        finished += int(done.sum())
-        free = running[done][: total - started]
-        if len(free):
-            position[free] = np.arange(started, started + len(free))
-            steps[free], returns[free] = 0, 0.0
-            arena.begin(free, seeds[started : started + len(free)])
-            started += len(free)
-        running = np.union1d(running[~done], free)
+            waiting.leave(k)
+            finished += 1
+        still = running[~done]
+        running = np.union1d(still, begin(np.setdiff1d(np.arange(arena.n), still).tolist()))
         if report is not None:
-            report(finished, total)
+            report(finished, len(seeds))
     return tuple(episode for episode in episodes if episode is not None)
+
+
+class Waiting:
+    """The seeds that have not begun, by lane, of which at most `capacity` run side by side in each."""
+
+    def __init__(self, lanes: npt.NDArray[np.int64], capacity: int) -> None:
+        self.lanes = lanes
+        self.queues = [deque(np.flatnonzero(lanes == lane).tolist()) for lane in range(int(lanes.max()) + 1)]
+        self.free = [capacity] * len(self.queues)
+
+    def take(self) -> int | None:
+        """Position of the next seed to run: from the longest queue that may run one more; None if there is none."""
+        lengths = [len(queue) if free else 0 for queue, free in zip(self.queues, self.free, strict=True)]
+        lane = lengths.index(max(lengths))
+        if not lengths[lane]:
+            return None
+        self.free[lane] -= 1
+        return self.queues[lane].popleft()
+
+    def leave(self, k: int) -> None:
+        """The episode of seed number `k` is over."""
+        self.free[self.lanes[k]] += 1
 
 
 class ActionLog:
@@ -209,7 +238,9 @@ def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
         if seeds < 1:
             raise ValueError(f"evaluate at least one seed, got seeds={seeds}")
         return tuple(range(int(seeds)))
-    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, np.ndarray)) or np.ndim(seeds) != 1:
+    if isinstance(seeds, np.ndarray):
+        seeds = seeds.tolist()
+    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Sequence):
         raise ValueError(f"seeds must be a number of seeds or a list of integers, got {seeds!r:.200}")
     seen: dict[int, None] = {}
     for seed in seeds:

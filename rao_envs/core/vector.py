@@ -11,7 +11,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EVENTS, RETURN, FrameFacts
 from rao_envs.core.domain import Domain
 
@@ -23,8 +23,8 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
 
     `infos` follow Gymnasium's vector convention: a key holds one array over environments and `_key` a boolean array that says which
     entries are meant. `infos["returned"]` is a dictionary of arrays (num_envs, max_depth + 1), of which the first `n_returned` columns
-    count, innermost frame first. With `AutoresetMode.SAME_STEP`, `infos["final_obs"]` and `infos["final_info"]` are those of the last
-    step, as arrays over all environments, valid where `_final_obs` is set.
+    count, innermost frame first. With `AutoresetMode.SAME_STEP`, `infos["final_obs"]` holds the last observation of each environment
+    that ended (None elsewhere), and `infos["final_info"]` their infos of the last step, as arrays over all environments.
 
     A family sets `domain_class`.
 
@@ -64,8 +64,7 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.spawn_actions = self.batch.spawn_actions
         self.action_names = self.batch.action_names
-        self._seeded = np.zeros(num_envs, np.bool_)
-        self._started = False
+        self._begun = np.zeros(num_envs, np.bool_)  # whose stream has a seed and whose state means something
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -81,17 +80,19 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         """
         options = dict(options or {})
         mask = self._reset_mask(options.pop("reset_mask", None))
-        self.batch.check_options(options)
-        for i, value in enumerate(self._seeds(seed)):
-            if value is not None and mask[i]:
+        # Everything is checked before anything changes.
+        seeds = self._seeds(seed)
+        which = np.flatnonzero(mask)
+        self.batch.prepare(which, options)
+        super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
+        for i in which:
+            value = seeds[i]
+            if value is None and not self._begun[i]:
+                value = int(self.np_random.integers(2**63))
+            if value is not None:
                 self.batch.seed(i, value)
-                self._seeded[i] = True
-        super().reset(seed=None if not isinstance(seed, (int, np.integer)) else int(seed))
-        for i in np.flatnonzero(mask & ~self._seeded):
-            self.batch.seed(int(i), int(self.np_random.integers(2**63)))
-            self._seeded[i] = True
-        self.batch.reset(np.flatnonzero(mask), options)
-        self._started = True
+        self.batch.reset(which, options)
+        self._begun[which] = True
         return self.batch.obs, self._infos(mask)
 
     def step(
@@ -103,7 +104,7 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
             gymnasium.error.ResetNeeded: before the first reset, or (autoreset disabled) an episode is over.
             ValueError: actions of the wrong shape, type or range.
         """
-        if not self._started:
+        if not self._begun.all():
             raise ResetNeeded("call reset() before the first step")
         chosen = self.batch.check_actions(actions)
         over = self.batch.done
@@ -114,13 +115,14 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
             self.batch.reset(np.flatnonzero(over))
         episodes = self.batch.stack.episodes
         rewards, terminated, truncated = (episodes[field].copy() for field in ("reward", "terminated", "truncated"))
-        infos = self._infos(np.ones(self.num_envs, np.bool_))
         done = terminated | truncated
         if done.any() and self.autoreset_mode == AutoresetMode.SAME_STEP:
-            final_obs, final_info = self.batch.obs, infos
+            final_obs, final_info = self._observations_of(done), self._infos(done)
             self.batch.reset(np.flatnonzero(done))
             infos = self._infos(np.ones(self.num_envs, np.bool_))
             infos |= {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
+        else:
+            infos = self._infos(np.ones(self.num_envs, np.bool_))
         return self.batch.obs, rewards, terminated, truncated, infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -139,7 +141,7 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
     def set_state(self, state: Mapping[str, Any], i: int) -> None:
         """Put a saved state in place of environment `i`; raises ValueError, changing nothing, if it does not fit."""
         self.batch.set_state(state, i)
-        self._seeded[i] = self._started = True
+        self._begun[i] = True
 
     def _infos(self, mask: npt.NDArray[np.bool_]) -> dict[str, Any]:
         batch = self.batch
@@ -170,17 +172,28 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
                 "steps": episodes["clock"].copy(),
                 "critical_path": base["path"],
             }
+            infos["tree"] |= {f"_{name}": done.copy() for name in tuple(infos["tree"])}
             infos["_tree"] = done.copy()
         return infos
+
+    def _observations_of(self, which: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        """Gymnasium's form of final observations: an object array with one observation per environment in `which`, None elsewhere."""
+        observations = np.full(self.num_envs, None, dtype=object)
+        obs = self.batch.obs
+        for i in np.flatnonzero(which):
+            observations[i] = {name: array[i].copy() for name, array in obs.items()}
+        return observations
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"pass one seed per environment ({self.num_envs}), got {len(seed)}")
-        return seed
+        if isinstance(seed, (list, tuple, np.ndarray)):
+            if len(seed) != self.num_envs:
+                raise ValueError(f"pass one seed per environment ({self.num_envs}), got {len(seed)}")
+            return [None if value is None else check_seed(value) for value in seed]
+        first = check_seed(seed)
+        check_seed(first + self.num_envs - 1)
+        return [first + i for i in range(self.num_envs)]
 
     def _reset_mask(self, mask: Any) -> npt.NDArray[np.bool_]:
         if mask is None:
@@ -188,6 +201,6 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         array = np.asarray(mask)
         if array.dtype != np.bool_ or array.shape != (self.num_envs,) or not array.any():
             raise ValueError(f"reset_mask must be a boolean array of shape ({self.num_envs},) with at least one True")
-        if not self._started and not array.all():
+        if not (array | self._begun).all():
             raise ResetNeeded("the first reset must reset every environment")
         return array

@@ -16,7 +16,50 @@ from rao_envs.maze.viewer import MazeFrameView, MazeView, MazeViewer, MazeWindow
 
 
 class MazeEnv(RecursiveEnv):
-    """PAGE"""
+    """Walk from a start to a goal cell, step by step or by handing parts of the way to child frames.
+
+    ## Description
+    Space is seen at several levels: cells, blocks of 5 x 5 cells, and above a top grid of more than 5 x 5 units, groups of 4 x 4. The
+    root frame acts on the top level. Its spawn actions open a child frame one level down: "get to the neighbouring unit" in one of
+    four directions, or "reach the goal inside this unit". A frame at the level of cells only moves. Every frame, whatever its
+    level, sees the same kind of window and faces the same kind of problem, so that one policy can serve all of them and mazes of any
+    size (MISSION A1, A2, A6).
+
+    ## Action space
+    `Discrete(9)`: 0-3 move north, east, south, west; 4-7 spawn north, east, south, west; 8 spawn target. `Discrete(4)` with
+    `spawn=False`. Masked: moves into walls; spawns towards a side without an opening; spawn target away from the goal's unit or
+    where the frame itself does not look for the goal; all spawns at the level of cells, at `max_depth`, or with no step left for a child.
+
+    ## Observation space
+    | key | space | content |
+    |---|---|---|
+    | `task` | `Box(0, 4, (810,), int8)` | two windows of 9 x 9 units around the agent, [the frame's own level, cells]; channels: in the frame's region, open to the east, open to the south, target, trail. `env.unwrapped.domain.windows(task)` gives it the shape (2, 5, 9, 9) |
+    | `results` | `Box(-1, 1, (5,), int8)` | what the last child did by spawn action, since the frame's agent entered this unit: 1 succeeded, -1 failed, 0 not tried |
+    | `call` | `Box(0, 1, (6,), float32)` | see `RecursiveEnv` |
+    | `action_mask` | `MultiBinary(9)` | 1 where the action is allowed |
+
+    The target channel marks the goal (on the window's border when it lies beyond: a direction), or the units just across the
+    side that the frame must leave by. The trail marks units visited since the frame began: 4 = within one crossing of such a unit, 3 = within
+    four, 2 = within twelve, 1 = earlier. What lies outside the frame's region is hidden. **Context**: 2 x 81 units per
+    call; nothing else survives a step (PROTOCOL rule 12). The monolithic twin sees exactly the root's observation.
+
+    ## Rewards
+    1 when the root reaches the goal, else 0. A child's local outcome (in `info["returned"]`) is 1 when it reaches its own target. With
+    `feedback="dense"`, `info["dense_reward"]` is the decrease of the true distance to the goal, as a share of the distance from
+    the start: a potential difference (Ng, Harada and Russell 1999), so it sums to 1 over a solved episode however one walks.
+
+    ## Endings
+    Terminated when the root reaches the goal; truncated after 20 x max(rows, cols) steps anywhere in the tree. A child frame ends by
+    reaching its target, by leaving its region otherwise (failure), or when its budget, 8 steps per cell of its region's side and never more than
+    its parent has left, is gone (failure).
+
+    ## Registered ids
+    `RAO/Maze-5x5-v0`, `-10x10`, `-20x20`, `-40x40`, `-80x80`, and `RAO/Maze-v0` for your own keyword arguments.
+
+    Args:
+        **kwargs: those of `rao_envs.maze.domain.MazeDomain` (`rows`, `cols`, `block`, `radius`, `structure`, `openings`,
+            `frame_budget`, `layout`, `scenarios`) and of `RecursiveEnv` (`spawn`, `feedback`, `budget`, `max_depth`, `render_mode`).
+    """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "ansi"], "render_fps": 8}  # type: ignore[misc]
     domain_class = MazeDomain

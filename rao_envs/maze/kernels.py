@@ -29,7 +29,7 @@ TO_GOAL = -1
 CHANNELS = 5
 """Of a window: in the region; open to the east; open to the south; target; trail."""
 JUST_NOW, RECENT, FAIRLY_RECENT = 1, 4, 12
-"""Ages (in steps) up to which the trail is shown as 4, 3 and 2; older visits are 1, unvisited units 0."""
+"""Ages, in steps per cell of a unit's side, up to which the trail shows 4, 3 and 2; older visits show 1, unvisited units 0."""
 
 CONFIG = np.dtype(
     [
@@ -275,9 +275,12 @@ def progress(domain: MazeState, stack: CallStack, i: int) -> float:
 
 
 @inline
-def trail_mark(age: int) -> int:
-    """How recently a unit was visited, by the steps since: 4 (now or one step ago) down to 1 (long ago)."""
-    return 1 + (age <= RECENT) + (age <= FAIRLY_RECENT) + (age <= JUST_NOW)
+def trail_mark(age: int, side: int) -> int:
+    """How recently a unit was visited, `age` steps ago: 4 (just now) down to 1 (long ago).
+
+    Counted in crossings of a unit, so that a frame that walks over blocks sees the same trail as one that walks over cells.
+    """
+    return 1 + (age <= RECENT * side) + (age <= FAIRLY_RECENT * side) + (age <= JUST_NOW * side)
 
 
 @inline
@@ -313,7 +316,7 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
             task[i, region + pixel + c] = 1
             task[i, east + pixel + c] = (bits >> EAST) & 1
             task[i, south + pixel + c] = (bits >> SOUTH) & 1
-            task[i, trail + pixel + c] = trail_mark(now - visit) if visit >= first else 0
+            task[i, trail + pixel + c] = trail_mark(now - visit, side) if visit >= first else 0
     # Openings across the region's northern and western sides belong to units outside it.
     if r0 > top and r0 <= row + radius:
         for c in range(col_from, col_to):

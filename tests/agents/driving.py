@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
 from stable_baselines3.common.vec_env import DummyVecEnv
 from toy_envs import EventTree
 
+from rao_agents.frame_gae import NO_ROW
 from rao_agents.rollout_buffer import FrameRolloutBuffer
 from rao_agents.tap import FrameTap
 
 Value = Callable[[Any, int], Any]
 """(observation number, rollout) -> value: a network that differs from rollout to rollout."""
+
+
+class Learned(NamedTuple):
+    """One completed transition."""
+
+    advantage: float
+    value: float
+    parent: int | None  # observation of the pending spawn above it
 
 
 def drive(
@@ -26,16 +35,13 @@ def drive(
     step_cost: float = 0.0,
     bonus: float = 0.0,
     **kwargs: Any,
-) -> tuple[dict[int, tuple[float, float]], FrameRolloutBuffer]:
-    """Play `rollouts` rollouts.
-
-    Returns {observation: (advantage, return)} of every transition completed, and the buffer.
-    """
+) -> tuple[dict[int, Learned], FrameRolloutBuffer]:
+    """Play `rollouts` rollouts; returns every completed transition by its observation, and the buffer."""
     venv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
     n = len(envs)
     buffer = FrameRolloutBuffer(steps, venv.observation_space, venv.action_space, "cpu", n_envs=n, **kwargs)
     tap = FrameTap(venv, buffer, step_cost, bonus)
-    trained: dict[int, tuple[float, float]] = {}
+    learned: dict[int, Learned] = {}
     obs = venv.reset()
     for rollout in range(rollouts):
         tap.begin(obs)
@@ -48,11 +54,17 @@ def drive(
             obs = new_obs
         buffer.compute_returns_and_advantage(th.as_tensor(value(obs[:, 0], rollout)), dones)
         tap.end(obs)
+        numbers = buffer.flat_observations[""][:, 0]
         for row in np.flatnonzero(buffer.valid):
-            number = int(buffer.flat_observations[""][row, 0])
-            assert number not in trained, "a transition must be learned from once"
-            trained[number] = (float(buffer.flat_advantages[row]), float(buffer.flat_values[row]))
-    return {number: (advantage, advantage + v) for number, (advantage, v) in trained.items()}, buffer
+            number = int(numbers[row])
+            assert number not in learned, "a transition must be learned from once"
+            above = int(buffer.rows["parent"][row])
+            learned[number] = Learned(
+                float(buffer.flat_advantages[row]),
+                float(buffer.flat_values[row]),
+                int(numbers[above]) if above != NO_ROW else None,
+            )
+    return learned, buffer
 
 
 def network(number: Any, rollout: int) -> Any:

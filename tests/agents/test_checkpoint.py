@@ -416,7 +416,8 @@ def test_spaces(space: spaces.Space[Any]) -> None:
     "value",
     [
         None, True, 3, 2**100, -1.5, float("inf"), "text", b"bytes", [1, [2]], (1, (2, "x")),
-        {"a": {"b": 1}}, {1: "x", (2, 3): None}, {"$": "a tag of one's own"}, np.float32(1.5), th.nn.Tanh, schedules.linear(1.0, 0.5, 0.25),
+        {"a": {"b": 1}}, {1: "x", (2, 3): None}, {"$": "a tag of one's own"}, np.float32(1.5),
+        th.nn.Tanh, schedules.linear(1.0, 0.5, 0.25),
     ],
     ids=str,
 )  # fmt: skip

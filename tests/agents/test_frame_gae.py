@@ -90,7 +90,7 @@ def one_rollout(
         gae_lambda=LAM,
         **kwargs,
     )
-    return {number: advantage for number, (advantage, _) in trained.items()}
+    return {number: transition.advantage for number, transition in trained.items()}
 
 
 def test_child_jump_by_hand() -> None:
@@ -125,7 +125,7 @@ def test_values_and_costs_by_hand() -> None:
 
 
 def test_reward_while_a_descendant_acts_is_the_roots() -> None:
-    """Paid 2 at the child's first step and 4 at the step it returns: both belong to the root's pending spawn."""
+    """Paid 2 while the child acts and 4 when it returns: both belong to the root's pending spawn."""
     got = one_rollout(
         Event("spawn", 1.0), Event("step", 2.0), Event("return", 4.0, (0.0,)), Event("done", 8.0)
     )
@@ -156,7 +156,7 @@ def test_bonus_is_the_average_once() -> None:
 
 
 def test_sibling_switch() -> None:
-    """A child returns and its sibling begins in the same step: two trajectories, and the parent still waits."""
+    """A child returns and its sibling begins in one step: two trajectories, and the parent still waits."""
     got = one_rollout(
         Event("spawn"),
         Event("switch", 0.0, (1.0,)),
@@ -237,7 +237,7 @@ def test_random_trees_equal_brute_force(
     lam: float,
     side_channel: bool,
 ) -> None:
-    """Any tree, any rollout length: each completed transition is learned from once, with the right advantage."""
+    """Any tree, any rollout length: each transition is learned from once, with the right advantage."""
     envs = [
         EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000)
         for i in range(n_envs)
@@ -253,10 +253,18 @@ def test_random_trees_equal_brute_force(
         gamma=gamma,
         gae_lambda=lam,
     )
-    expected = brute_force(finish_log(envs), steps, network, gamma, lam, 0.1, 0.3)
+    logs = finish_log(envs)
+    expected = brute_force(logs, steps, network, gamma, lam, 0.1, 0.3)
     assert set(got) == set(expected)
     for number, advantage in expected.items():
-        assert got[number][0] == pytest.approx(advantage, abs=2e-5), number
+        assert got[number].advantage == pytest.approx(advantage, abs=2e-5), number
+    for log in logs:
+        latest: dict[tuple[int, int], int] = {}
+        for entry in log:
+            if entry["obs"] in got:
+                above = None if entry["parent"] is None else latest.get((entry["episode"], entry["parent"]))
+                assert got[entry["obs"]].parent == above
+            latest[entry["episode"], entry["frame"]] = entry["obs"]
     # What is left over is what waits: one row for each ancestor of the acting frames.
     waiting = {int(number) for number in buffer.carried.observations[""][:, 0]} if buffer.carried else set()
     assert waiting | set(got) == {entry["obs"] for env in envs for entry in env.log}
@@ -268,7 +276,7 @@ def test_brute_force_can_fail() -> None:
     env = EventTree(random_events(np.random.default_rng(3), 2))
     got, _ = drive([env], 3, 10, network, gamma=0.9, gae_lambda=0.8)
     expected = brute_force(finish_log([env]), 10, network, 0.91, 0.8, 0.0, 0.0)
-    assert any(abs(got[number][0] - expected[number]) > 1e-3 for number in expected)
+    assert any(abs(got[number].advantage - expected[number]) > 1e-3 for number in expected)
 
 
 def test_splitting_a_rollout_loses_nothing() -> None:

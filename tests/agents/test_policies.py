@@ -111,7 +111,7 @@ def test_any_mask_gives_a_distribution(seed: int) -> None:
 
 
 def test_deterministic_delegates_exactly_above_the_threshold() -> None:
-    """Whatever the logits: with both sides open the sign of score - threshold decides, then the side's best."""
+    """With both sides open the sign of score - threshold decides, then the side's best logit."""
     rng = np.random.default_rng(0)
     logits, margin = rng.normal(0, 3, (500, 5)), rng.normal(0, 0.1, 500)
     dist, _ = distribution(logits, margin, np.ones((500, 5)))

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
 from sb3_contrib.common.maskable.evaluation import evaluate_policy as evaluate_maskable
+from sb3_contrib.common.maskable.policies import MaskableMultiInputActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, CheckpointCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -298,7 +299,18 @@ def test_single_environment_and_predict() -> None:
             obs, _ = env.reset()
 
 
-def test_normalised_rewards_and_images_free_extractor() -> None:
+def test_policies_of_other_people_get_their_masks_too() -> None:
+    """A plain maskable policy knows nothing of masks in observations; the algorithm does."""
+    env = lamps(4, seed=0)
+    model = RecursivePPO(MaskableMultiInputActorCriticPolicy, env, **SMALL).learn(128)
+    obs = env.reset()
+    for _ in range(20):
+        actions, _ = model.predict(obs, deterministic=False)
+        assert obs["action_mask"][np.arange(4), actions].all()
+        obs, *_ = env.step(actions)
+
+
+def test_normalised_rewards_and_the_shared_extractor() -> None:
     env = VecNormalize(lamps(4, seed=0), norm_obs_keys=["call"], norm_reward=True)
     kwargs = {**SMALL, "policy_kwargs": {"features_extractor_class": SharedMLPExtractor, "net_arch": [8]}}
     model = RecursivePPO("MultiInputPolicy", env, **kwargs).learn(128)

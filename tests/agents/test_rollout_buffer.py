@@ -224,7 +224,7 @@ def test_frames_need_discrete_actions() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Deep trees in short rollouts carry much, but at most one row for each level, in stores that do not grow."""
+    """Deep trees in short rollouts carry at most one row for each level, in stores that do not grow."""
     max_depth, n = 4, 3
     envs = trees(n, seed=1, max_depth=max_depth)
     venv = DummyVecEnv([lambda env=env: env for env in envs])  # type: ignore[misc]

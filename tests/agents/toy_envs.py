@@ -180,10 +180,10 @@ class LampTree(gym.Env[Any, Any]):
 class Event(NamedTuple):
     """What one step of an `EventTree` does.
 
-    kind: "step"; "spawn" (opens a child); "pop" (opens a child that ends at once); "return" (ends the acting frame,
-    and as many above it as there are more outcomes); "switch" (ends the acting frame, and a sibling begins); "deep"
-    (opens a child and its child); "done" (ends the episode; with an outcome above 0 the environment times out and
-    does not report the frames that ended).
+    kind: "step"; "spawn" (opens a child); "pop" (opens a child that ends at once); "return" (ends the acting
+    frame, and as many above it as there are more outcomes); "switch" (ends the acting frame, and a sibling
+    begins); "deep" (opens a child and its child); "done" (ends the episode; with an outcome above 0 the
+    environment times out and does not report the frames that ended).
     """
 
     kind: str
@@ -249,6 +249,7 @@ class EventTree(gym.Env[Any, Any]):
             "obs": self.number,
             "episode": self.episode,
             "frame": self.stack[-1]["id"],
+            "parent": self.stack[-2]["id"] if len(self.stack) > 1 else None,
             "depth": len(self.stack) - 1,
             "reward": event.reward,
             "done": event.kind == "done",

@@ -1,0 +1,81 @@
+"""The `rao` command: one program for training, scoring, comparing, measuring and playing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+NEEDS = 'the rao command needs more packages ({error}). Install them with: pip install "rao-envs[baselines]"'
+EPILOG = "Exit codes: 0 done, 1 the work failed, 2 something in the command is wrong, 130 stopped after saving."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code.
+
+    Args:
+        arguments: those after the program's name; None takes the process's own.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app = make_app()
+    except ImportError as error:
+        sys.stderr.write(NEEDS.format(error=error) + "\n")
+        raise SystemExit(EXIT_FAILED) from None
+    from rao_baselines.errors import Interrupted, UserError
+
+    try:
+        app(args=arguments, prog_name="rao")
+    except UserError as error:
+        _fail(str(error), "error", "--json" in arguments)
+        raise SystemExit(EXIT_USAGE) from None
+    except (Interrupted, KeyboardInterrupt) as stop:
+        _fail(str(stop) or "stopped", "stopped", "--json" in arguments)
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    except ImportError as error:
+        # A command's own needs, which `--help` can do without.
+        if "rao_baselines" in str(error):
+            raise
+        _fail(NEEDS.format(error=error), "error", "--json" in arguments)
+        raise SystemExit(EXIT_FAILED) from None
+
+
+def make_app() -> Any:
+    """The typer application with all commands.
+
+    Raises:
+        ImportError: typer or rich is missing.
+    """
+    import rich  # noqa: F401 - said here, before a command is half done
+    import typer
+
+    from rao_baselines.commands import bench, compare, demo, evaluate, listing, play, plot, train, tune
+
+    app = typer.Typer(
+        name="rao",
+        help="Train, score, compare and play recursive agents and their monolithic twins.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for module in (listing, demo, play, train, evaluate, compare, plot, tune):
+        app.command(module.NAME, epilog=EPILOG)(module.command)
+    app.add_typer(bench.app, name="bench")
+    return app
+
+
+def _fail(message: str, kind: str, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({kind: message}) + "\n")
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False).print(Text.assemble((f"{kind}: ", "bold red" if kind == "error" else "bold"), message), soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""`rao bench`: the published measurements, by one command each; what exists already is not run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rao_baselines import ui
+from rao_baselines.errors import Interrupted, UserError
+from rao_baselines.places import images_folder, results_folder
+from rao_baselines.pool import Event, stop_requests
+
+app = typer.Typer(
+    help="Measure speed and run the experiments behind the published numbers. Without a subcommand: all of it.",
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+)
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@app.callback()
+def everything(context: typer.Context) -> None:
+    """Measure speed and run the experiments behind the published numbers. Without a subcommand: all of it.
+
+    [bold]Examples[/bold]
+
+      rao bench speed
+
+      rao bench maze --jobs 2
+
+      rao bench maze recursive_ppo ppo_dense --scale 0.05 --out /tmp/trial
+    """
+    if context.invoked_subcommand is None:
+        run_all_of_it()
+
+
+@app.command("all")
+def run_all_of_it(
+    jobs: Annotated[int, typer.Option(help="Training processes at a time.")] = 2,
+) -> None:
+    """Everything: speed, then the maze experiments (many hours; Ctrl-C saves, the same command goes on)."""
+    speed()
+    maze(jobs=jobs)
+
+
+@app.command("speed")
+def speed(
+    duration: Annotated[float, typer.Option(help="Seconds per measurement.")] = 5.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out training and compiling from an empty cache.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/speed.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Throughput by Gymnasium's own functions, resets included, side by side with MiniGrid and CartPole."""
+    from rao_baselines import speed as measuring
+    from rao_baselines.runs import write_json
+
+    if not duration > 0:
+        raise UserError(f"--duration must be positive, got {duration}")
+    values: dict[str, float] = {}
+    units: dict[str, str] = {}
+    todo = list(measuring.cases(quick=quick))
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("speed", total=len(todo), note="")
+        for case in todo:
+            bars.update(task, note=case.name)
+            values[case.name], units[case.name] = case.run(duration), case.unit
+            bars.advance(task)
+    result = measuring.report(values, units, duration)
+    path = out or results_folder() / "speed.json"
+    write_json(path, result)
+    if as_json:
+        ui.print_json(result)
+        return
+    ui.print_table(
+        f"Speed on {result['hardware']['processor']}, one core",
+        ("measured", "value", "unit"),
+        [(name, f"{value:,.0f}" if value >= 100 else f"{value:.2f}", units[name]) for name, value in values.items()],
+    )
+    ui.out().print()
+    ui.print_table("", ("compared", "ratio"), [(name, f"{value:.2f}") for name, value in result["ratios"].items()])
+    ui.say(f"\nwrote {path}")
+
+
+@app.command("maze")
+def maze(
+    only: Annotated[list[str] | None, typer.Argument(help="Experiments or groups to run; all of them by default.")] = None,
+    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+    scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
+    episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default="baselines/results/maze")] = None,
+    work: Annotated[Path, typer.Option(help="Folder of the runs themselves, with models and checkpoints.")] = Path("runs/bench/maze"),
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The maze experiments: recursive against monolithic, feedback cells, other structures, larger mazes without training.
+
+    Runs that have a result are skipped, a run that fails does not stop the others, Ctrl-C saves. Then everything is summed up and
+    the learning curves are drawn.
+    """
+    from rao_baselines import suite
+    from rao_baselines.experiments import SUITES
+
+    if jobs < 1:
+        raise UserError(f"--jobs must be at least 1, got {jobs}")
+    if not 0 < scale <= 1:
+        raise UserError(f"--scale must lie in (0, 1], got {scale}")
+    if scale != 1 and out is None:
+        raise UserError("shortened runs are no results: name another folder with --out (and --work)")
+    folder = out or results_folder() / "maze"
+    rows = suite.choose(SUITES["maze"], only or [])
+    if dry:
+        _list_runs(rows, folder, as_json)
+        return
+    with ui.progress_bars(not as_json) as bars, stop_requests() as asked:
+        board = _Board(bars)
+        outcome = suite.run_suite(
+            rows,
+            out=folder,
+            work=work,
+            jobs=jobs,
+            scale=scale,
+            episodes=episodes,
+            on_start=board.start,
+            on_event=board.note,
+            should_stop=asked,
+        )
+    for name, reason in board.failures.items():
+        ui.say(f"[bold red]failed[/bold red] {name}: {reason}")
+    if outcome["stopped"] or (outcome["waiting"] and not outcome["failed"]):
+        raise Interrupted(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
+    summary = suite.aggregate(SUITES["maze"], folder)
+    figures = suite.draw(SUITES["maze"], folder, images_folder() if out is None else folder)
+    if as_json:
+        ui.print_json({"runs": outcome, "summary": summary})
+    else:
+        show(summary)
+        for path in [folder / "summary.json", *figures]:
+            ui.say(f"wrote {path}")
+    if outcome["failed"]:
+        raise typer.Exit(1)
+
+
+def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
+    from rao_baselines.suite import result_path
+
+    planned = [
+        {"experiment": row.name, "group": row.group, "seed": seed, "steps": row.steps, "finished": result_path(folder, row, seed).is_file()}
+        for row in rows
+        for seed in range(row.seeds)
+    ]
+    if as_json:
+        ui.print_json(planned)
+        return
+    table = [
+        (row.name, row.group, str(row.seeds), ui.thousands(row.steps), f"{sum(p['finished'] for p in planned if p['experiment'] == row.name)}")
+        for row in rows
+    ]
+    ui.print_table("Experiments", ("name", "group", "seeds", "steps each", "finished"), table)
+
+
+class _Board:
+    """The bars: one for all runs, one for each that is under way."""
+
+    def __init__(self, bars: Any) -> None:
+        self.bars = bars
+        self.all: Any = None
+        self.tasks: dict[str, Any] = {}
+        self.failures: dict[str, str] = {}
+
+    def start(self, todo: list[Any]) -> None:
+        self.all = self.bars.add_task("all runs", total=sum(spec.steps for _, spec in todo), note=f"{len(todo)} to do")
+        self.total = len(todo)
+        self.finished = 0
+        self.steps: dict[str, int] = {}
+
+    def note(self, run: Any, event: Event) -> None:
+        row, spec = run
+        name = f"{row.name}/{spec.seed}"
+        if event.kind == "start":
+            self.tasks[name] = self.bars.add_task(name, total=spec.steps, note="")
+        elif event.kind == "progress":
+            self.bars.update(self.tasks[name], completed=event.data["steps"], note=ui.point_note(event.data["point"]))
+            self.steps[name] = min(event.data["steps"], spec.steps)
+        else:
+            self.bars.remove_task(self.tasks.pop(name))
+            self.finished += 1
+            if event.kind == "failed":
+                self.failures[name] = event.data["error"]
+            self.steps[name] = spec.steps
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        self.bars.update(self.all, completed=sum(self.steps.values()), note=f"{self.finished} of {self.total} runs{failed}")
+
+
+def show(summary: dict[str, Any]) -> None:
+    """One table per group of experiments."""
+    for group, comparison in summary["groups"].items():
+        members = {name: e for name, e in summary["experiments"].items() if e["group"] == group}
+        sizes = list(dict.fromkeys(size for e in members.values() for size in e["scores"]))
+        reached = comparison.get("steps_to_threshold", {})
+        rows = []
+        for name, experiment in members.items():
+            cells = [
+                ui.interval(experiment["scores"].get(size, {}).get(mode, {}).get("iqm")) if size in experiment["scores"] else "-"
+                for size in sizes
+                for mode in (("greedy", "sampled") if size == sizes[0] else ("sampled",))
+            ]
+            median = reached.get(name, {}).get("median")
+            rows.append((experiment["label"], str(len(experiment["seeds"])), ui.thousands(experiment["steps"]), *cells, ui.thousands(median)))
+        columns = [f"{sizes[0]} greedy", f"{sizes[0]} sampled", *(f"{size} sampled" for size in sizes[1:])]
+        ui.print_table(f"{group}: interquartile means over seeds", ("agent", "seeds", "steps", *columns, "steps to best monolithic"), rows)
+        ui.out().print()

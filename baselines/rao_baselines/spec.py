@@ -1,0 +1,83 @@
+"""What a training run is asked to do, as plain data: importable without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rao_baselines.config import Settings
+from rao_baselines.errors import UserError
+from rao_baselines.runs import slug
+
+
+MAX_SEED = 1_000_000
+"""Seeds of runs are below this, so that those of their generators stay below 2**32, all that NumPy's old ones take."""
+MAX_ENVS = 4096
+
+
+def training_seed(seed: int) -> int:
+    """Where a run's generators start. Its environments take the numbers from there on, so runs keep a distance."""
+    return MAX_ENVS * seed
+
+
+@dataclass
+class TrainSpec:
+    """What to train. Two equal specs give the same model, on the same machine and versions.
+
+    Args:
+        algorithm: name in `rao_baselines.algorithms`.
+        env_id: environment id.
+        seed: of everything; environment i starts from `training_seed(seed) + i`.
+        steps: environment steps; None takes the settings' `n_timesteps`.
+        overrides: settings that replace those of the file; dotted keys reach into mappings.
+        out: folder of the run; None gives runs/<env>/<algorithm>/<seed>.
+        eval_every: steps between points of the learning curve; None gives a twentieth of the run.
+        eval_episodes: fixed seeds per point, played greedily and sampled.
+        final_episodes: fixed seeds of the final score.
+        transfer: ids to score the final model on without training there.
+        device: of the network.
+        threads: that torch may use.
+        tensorboard: also log there.
+        name: what results call this; the algorithm's name by default.
+    """
+
+    algorithm: str
+    env_id: str
+    seed: int = 0
+    steps: int | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    out: str | None = None
+    eval_every: int | None = None
+    eval_episodes: int = 100
+    final_episodes: int = 200
+    transfer: list[str] = field(default_factory=list)
+    device: str = "cpu"
+    threads: int = 1
+    tensorboard: bool = False
+    name: str | None = None
+
+    def folder(self, root: Path = Path("runs")) -> Path:
+        """Where the run's files go."""
+        return Path(self.out) if self.out else root / slug(self.env_id) / (self.name or self.algorithm) / str(self.seed)
+
+
+def check_spec(spec: TrainSpec, settings: Settings) -> int:
+    """The number of steps to train for.
+
+    Raises:
+        UserError: a number out of range.
+    """
+    total = settings.n_timesteps if spec.steps is None else spec.steps
+    for name, value in (("steps", total), ("eval_episodes", spec.eval_episodes), ("final_episodes", spec.final_episodes)):
+        if value < 1:
+            raise UserError(f"{name} must be at least 1, got {value}")
+    if spec.eval_every is not None and spec.eval_every < 1:
+        raise UserError(f"eval_every must be at least 1, got {spec.eval_every}")
+    if not 0 <= spec.seed < MAX_SEED:
+        raise UserError(f"seed must lie in [0, {MAX_SEED:,}), got {spec.seed}")
+    if settings.n_envs > MAX_ENVS:
+        raise UserError(f"n_envs must be at most {MAX_ENVS:,}, got {settings.n_envs}")
+    if spec.threads < 1:
+        raise UserError(f"threads must be at least 1, got {spec.threads}")
+    return total

@@ -1,0 +1,185 @@
+"""`rao bench maze`: run a table of experiments, keep what every run gave, and sum it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rao_baselines import statistics
+from rao_baselines.errors import UserError, did_you_mean
+from rao_baselines.experiments import Experiment
+from rao_baselines.pool import Event, run_all
+from rao_baselines.runs import read_json, slug, write_json
+from rao_baselines.spec import TrainSpec
+
+MODES = ("greedy", "sampled")
+
+
+def choose(rows: Sequence[Experiment], only: Sequence[str]) -> list[Experiment]:
+    """The rows whose name or group is in `only`; all of them when it is empty.
+
+    Raises:
+        UserError: a name that is neither.
+    """
+    names = {row.name for row in rows} | {row.group for row in rows}
+    for name in only:
+        if name not in names:
+            raise UserError(f"no experiment is called {name!r}.{did_you_mean(name, sorted(names))}")
+    return [row for row in rows if not only or row.name in only or row.group in only]
+
+
+def result_path(out: Path, row: Experiment, seed: int) -> Path:
+    """Where the result of one run of the suite is kept."""
+    return out / "runs" / row.name / f"{seed}.json"
+
+
+def run_suite(
+    rows: Sequence[Experiment],
+    *,
+    out: Path,
+    work: Path,
+    jobs: int,
+    scale: float = 1.0,
+    episodes: int = 500,
+    on_start: Callable[[list[tuple[Experiment, TrainSpec]]], None] = lambda todo: None,
+    on_event: Callable[[tuple[Experiment, TrainSpec], Event], None] = lambda run, event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, list[str]]:
+    """Run what has no result yet, `jobs` at a time; every finished run is kept at once, whatever happens to the others.
+
+    Args:
+        out: folder of the results, kept in version control.
+        work: folder of the runs themselves, models and checkpoints included.
+        scale, episodes: shorten the runs and the final scores for a trial.
+        on_start: told which runs are to be done.
+        on_event: told what happens.
+
+    Returns:
+        Names of runs by outcome: "kept" (there before), "done", "failed", "stopped", "waiting".
+    """
+    runs = [(row, spec) for row in rows for spec in row.specs(work, scale=scale, episodes=episodes)]
+    todo = [(row, spec) for row, spec in runs if not result_path(out, row, spec.seed).is_file()]
+    # First seeds first: after a while there is something to see of every experiment.
+    todo.sort(key=lambda run: run[1].seed)
+    on_start(todo)
+
+    def note(event: Event) -> None:
+        row, spec = todo[event.index]
+        if event.kind == "done":
+            write_json(result_path(out, row, spec.seed), read_json(spec.folder() / "result.json"))
+        on_event(todo[event.index], event)
+
+    outcome = run_all([spec for _, spec in todo], jobs, note, should_stop)
+    names = {kind: [_run_name(*todo[i]) for i in indices] for kind, indices in outcome.items()}
+    return {"kept": [_run_name(row, spec) for row, spec in runs if (row, spec) not in todo], **names}
+
+
+def _run_name(row: Experiment, spec: TrainSpec) -> str:
+    return f"{row.name}/{spec.seed}"
+
+
+def collect(rows: Sequence[Experiment], out: Path) -> dict[str, list[dict[str, Any]]]:
+    """All kept results by experiment, seeds in order; experiments without any are left out."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        results = [read_json(path) for seed in range(row.seeds) if (path := result_path(out, row, seed)).is_file()]
+        if results:
+            found[row.name] = results
+    return found
+
+
+def aggregate(rows: Sequence[Experiment], out: Path) -> dict[str, Any]:
+    """Sum up what is there: per experiment the final scores and steps to the strongest monolithic agent's, per group the comparison.
+
+    Writes `summary.json` into `out` and returns it.
+
+    Raises:
+        UserError: there are no results at all.
+    """
+    results = collect(rows, out)
+    if not results:
+        raise UserError(f"there are no results in {out} yet: run the experiments first")
+    summary: dict[str, Any] = {"experiments": {}, "groups": {}}
+    for row in rows:
+        if row.name in results:
+            summary["experiments"][row.name] = summarize(row, results[row.name])
+    for group in dict.fromkeys(row.group for row in rows):
+        members = [row for row in rows if row.group == group and row.name in results]
+        if members:
+            summary["groups"][group] = compare_group(members, results, summary["experiments"])
+    write_json(out / "summary.json", summary)
+    return summary
+
+
+def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One experiment over its seeds."""
+    ids = {row.env_id: "final"} | {env_id: "transfer" for env_id in row.transfer}
+    scores: dict[str, Any] = {}
+    for env_id, where in ids.items():
+        for mode in MODES:
+            values = [(r["final"] if where == "final" else r["transfer"].get(env_id, {})).get(mode) for r in results]
+            rates = [value["success"] for value in values if value is not None and value["success"] is not None]
+            if rates:
+                scores.setdefault(slug(env_id), {})[mode] = {
+                    "iqm": statistics.estimate(rates).as_dict(),
+                    "mean": statistics.estimate(rates, statistics.mean).as_dict(),
+                    "per_seed": rates,
+                }
+    return {
+        "label": row.label,
+        "group": row.group,
+        "algorithm": row.algorithm,
+        "steps": row.steps,
+        "seeds": [r["seed"] for r in results],
+        "scores": scores,
+        "steps_per_second": round(float(np.mean([r["steps_per_second"] for r in results])), 1),
+        "commits": sorted({r["commit"] or "unknown" for r in results}),
+    }
+
+
+def compare_group(
+    members: Sequence[Experiment], results: dict[str, list[dict[str, Any]]], summaries: dict[str, Any]
+) -> dict[str, Any]:
+    """The strongest monolithic agent of a group, and how many steps every other one needs to reach its final score."""
+    monolithic = [row for row in members if not results[row.name][0]["spawn"]]
+    if not monolithic:
+        return {"strongest_monolithic": None}
+    key = slug(members[0].env_id)
+
+    def final(row: Experiment) -> float:
+        return float(summaries[row.name]["scores"][key]["sampled"]["iqm"]["value"])
+
+    best = max(monolithic, key=final)
+    threshold = final(best)
+    reached = {}
+    for row in members:
+        steps = [statistics.steps_to(r["curve"], threshold) for r in results[row.name]]
+        known = [value for value in steps if value is not None]
+        reached[row.name] = {
+            "per_seed": steps,
+            "reached": len(known),
+            # Seeds that never reach it count as later than all others, so the median is not flattered by leaving them out.
+            "median": float(np.median([np.inf if value is None else value for value in steps])) if len(known) * 2 > len(steps) else None,
+        }
+    return {"strongest_monolithic": best.name, "threshold": threshold, "budget": best.steps, "steps_to_threshold": reached}
+
+
+def draw(rows: Sequence[Experiment], out: Path, images: Path) -> list[Path]:
+    """Learning curves, one figure per group of which there are results: `images`/maze-20x20-curves, -curves-rooms and so on."""
+    from rao_baselines.figures import learning_curves
+
+    results = collect(rows, out)
+    written: list[Path] = []
+    for group in dict.fromkeys(row.group for row in rows):
+        members = [row for row in rows if row.group == group and row.name in results]
+        if not members:
+            continue
+        size = slug(members[0].env_id).partition("-v")[0].lower()
+        path = images / (f"{size}-curves" + ("" if group == rows[0].group else f"-{group}"))
+        series = {row.label: [r["curve"] for r in results[row.name]] for row in members}
+        title = f"{members[0].env_id}, {group} mazes: success on fixed seeds (actions sampled)"
+        written += learning_curves(series, path, title=title)
+    return written
