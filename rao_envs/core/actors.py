@@ -364,6 +364,19 @@ def _note(error: Exception, where: str) -> None:
         add_note(f"raised by the agent at {where}")
 
 
+class RandomAgent:
+    """Takes any allowed action, each equally likely; for one observation or a batch of them."""
+
+    batched = True
+
+    def __call__(self, observation: Any, mask: npt.NDArray[np.bool_], state: Any = None, uniform: Any = 0.0) -> Any:
+        """The action for one observation (an int), or one per row (int64 (m,))."""
+        allowed = np.atleast_2d(mask)
+        allowed = allowed | ~allowed.any(axis=1, keepdims=True)
+        actions = draw(allowed, np.broadcast_to(np.asarray(uniform, np.float64), len(allowed)))
+        return int(actions[0]) if np.ndim(mask) == 1 else actions
+
+
 # -- traces ------------------------------------------------------------------------------------------------------------------
 
 

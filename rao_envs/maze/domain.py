@@ -81,7 +81,7 @@ class MazeDomain(Domain):
         self.budget = 20 * max(self.rows, self.cols)
         # Flat, because stable-baselines3 takes anything with more axes for a picture; `windows` gives the axes back.
         self.window_shape = (2, kernels.CHANNELS, 2 * self.radius + 1, 2 * self.radius + 1)
-        self.task_space = spaces.Box(0, 4, (math.prod(self.window_shape),), np.int8)
+        self.task_space = spaces.Box(0, kernels.MOST_VISITS, (math.prod(self.window_shape),), np.int8)
         self.results_space = spaces.Box(-1, 1, (len(self.spawns),), np.int8)
         if self.layout is not None:
             self.shared = self.shared | {"links"}
@@ -115,6 +115,7 @@ class MazeDomain(Domain):
             scenarios=np.ascontiguousarray(scenarios),
             place=place,
             seen=np.zeros((n, self.units), np.int32),
+            visits=np.zeros((n, self.units), np.int8),
             frames=np.zeros((n, depths), kernels.FRAME),
             results=np.zeros((n, depths, len(self.spawns)), np.int8),
             distance=np.zeros((n, self.rows * self.cols if dense else 0), np.int32),

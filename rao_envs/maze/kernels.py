@@ -28,8 +28,9 @@ TO_GOAL = -1
 
 CHANNELS = 5
 """Of a window: in the region; open to the east; open to the south; target; trail."""
-JUST_NOW, RECENT, FAIRLY_RECENT = 1, 4, 12
-"""Ages, in steps per cell of a unit's side, up to which the trail shows 4, 3 and 2; older visits show 1, unvisited units 0."""
+MOST_VISITS = 6
+"""The trail counts visits up to here. Counts, not recency: the least visited way out of a loop stands out more at every turn, so that a
+deterministic agent without memory gets out of it (node counting, Koenig and Szymanski 1999)."""
 
 CONFIG = np.dtype(
     [
@@ -77,6 +78,7 @@ class MazeState(NamedTuple):
     scenarios: npt.NDArray[np.int32]  # (K, 4) given start and goal cells
     place: npt.NDArray[Any]  # PLACE (n,)
     seen: npt.NDArray[np.int32]  # (n, U) 1 + clock of the latest visit to each unit; 0 = never
+    visits: npt.NDArray[np.int8]  # (n, U) how often it was entered, counted up to MOST_VISITS
     frames: npt.NDArray[Any]  # FRAME (n, D)
     results: npt.NDArray[np.int8]  # (n, D, 5) latest outcome of each spawn action tried from where the frame stands
     distance: npt.NDArray[np.int32]  # (n, cells) steps to the goal (dense feedback only, else (n, 0))
@@ -96,12 +98,35 @@ def links_at(domain: MazeState, i: int, level: int, row: int, col: int) -> int:
 
 
 @inline
-def mark_visit(domain: MazeState, stack: CallStack, i: int) -> None:
-    """Leave a trail at every level."""
+def unit_at(domain: MazeState, level: int, row: int, col: int) -> int:
+    """Index, in arrays over the units of all levels, of the unit of `level` that holds a cell."""
+    grid = domain.levels[level]
+    return grid["offset"] + (row // grid["side"]) * grid["cols"] + col // grid["side"]
+
+
+@inline
+def begin_trail(domain: MazeState, stack: CallStack, i: int, top: int) -> None:
+    """Count the agent's units up to level `top` as visited once: a frame at that level begins."""
     here = domain.place[i]
-    for level in range(domain.config[0]["levels"]):
-        grid = domain.levels[level]
-        unit = grid["offset"] + (here["row"] // grid["side"]) * grid["cols"] + here["col"] // grid["side"]
+    for level in range(top + 1):
+        unit = unit_at(domain, level, here["row"], here["col"])
+        domain.visits[i, unit] = 1
+        domain.seen[i, unit] = stack.episodes[i]["clock"] + 1
+
+
+@inline
+def extend_trail(domain: MazeState, stack: CallStack, i: int, old_row: int, old_col: int) -> None:
+    """Count the units, at every level, that the agent entered from the cell (old_row, old_col)."""
+    here = domain.place[i]
+    levels = domain.config[0]["levels"]
+    for level in range(levels):
+        unit = unit_at(domain, level, here["row"], here["col"])
+        # A level is counted for the frame that walks on it, or where none does for the acting one.
+        owner = min(stack.episodes[i]["depth"], levels - 1 - level)
+        if domain.seen[i, unit] <= stack.frames[i, owner]["start"]:
+            domain.visits[i, unit] = 1
+        elif unit != unit_at(domain, level, old_row, old_col):
+            domain.visits[i, unit] = min(domain.visits[i, unit] + 1, MOST_VISITS)
         domain.seen[i, unit] = stack.episodes[i]["clock"] + 1
 
 
@@ -155,8 +180,8 @@ def set_scene(domain: MazeState, stack: CallStack, i: int) -> None:
 def begin(domain: MazeState, stack: CallStack, i: int) -> None:
     set_scene(domain, stack, i)
     domain.seen[i, :] = 0
-    mark_visit(domain, stack, i)
     top = domain.config[0]["levels"] - 1
+    begin_trail(domain, stack, i, top)
     root = domain.frames[i, 0]
     root["level"] = top
     root["aim"] = TO_GOAL
@@ -195,6 +220,7 @@ def allowed(domain: MazeState, stack: CallStack, i: int, action: int) -> bool:
 @inline
 def act(domain: MazeState, stack: CallStack, i: int, action: int) -> None:
     here = domain.place[i]
+    old_row, old_col = here["row"], here["col"]
     if action == NORTH:
         here["row"] -= 1
     elif action == EAST:
@@ -203,7 +229,7 @@ def act(domain: MazeState, stack: CallStack, i: int, action: int) -> None:
         here["row"] += 1
     else:
         here["col"] -= 1
-    mark_visit(domain, stack, i)
+    extend_trail(domain, stack, i, old_row, old_col)
     depth = stack.episodes[i]["depth"]
     frame = domain.frames[i, depth]
     side = domain.levels[frame["level"]]["side"]
@@ -230,6 +256,7 @@ def open_child(domain: MazeState, stack: CallStack, i: int, action: int, k: int)
     child["r1"] = min((row + 1) * factor, lower["rows"])
     child["c1"] = min((col + 1) * factor, lower["cols"])
     forget_results(domain, i, depth + 1)
+    begin_trail(domain, stack, i, child["level"])
     return max(1, np.int64(domain.config[0]["frame_budget"] * upper["side"]))
 
 
@@ -275,15 +302,6 @@ def progress(domain: MazeState, stack: CallStack, i: int) -> float:
 
 
 @inline
-def trail_mark(age: int, side: int) -> int:
-    """How recently a unit was visited, `age` steps ago: 4 (just now) down to 1 (long ago).
-
-    Counted in crossings of a unit, so that a frame that walks over blocks sees the same trail as one that walks over cells.
-    """
-    return 1 + (age <= RECENT * side) + (age <= FAIRLY_RECENT * side) + (age <= JUST_NOW * side)
-
-
-@inline
 def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: npt.NDArray[np.int8], at: int) -> None:
     """Draw the units of `level` around the agent, as the acting frame may see them.
 
@@ -303,7 +321,6 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
     r1, c1 = min(frame["r1"] * scale, grid["rows"]), min(frame["c1"] * scale, cols)
     row, col = here["row"] // side, here["col"] // side
     first = stack.frames[i, depth]["start"] + 1
-    now = stack.episodes[i]["clock"] + 1
     m = map_of(domain, i)
     top, left = row - radius, col - radius
     row_from, row_to = max(r0, top), min(r1, row + radius + 1)
@@ -312,11 +329,11 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
         unit = offset + r * cols
         pixel = (r - top) * width - left
         for c in range(col_from, col_to):
-            bits, visit = domain.links[m, unit + c], domain.seen[i, unit + c]
+            bits = domain.links[m, unit + c]
             task[i, region + pixel + c] = 1
             task[i, east + pixel + c] = (bits >> EAST) & 1
             task[i, south + pixel + c] = (bits >> SOUTH) & 1
-            task[i, trail + pixel + c] = trail_mark(now - visit, side) if visit >= first else 0
+            task[i, trail + pixel + c] = domain.visits[i, unit + c] if domain.seen[i, unit + c] >= first else 0
     # Openings across the region's northern and western sides belong to units outside it.
     if r0 > top and r0 <= row + radius:
         for c in range(col_from, col_to):
@@ -351,13 +368,9 @@ def observe(domain: MazeState, stack: CallStack, obs: Observation, i: int) -> No
     half = obs.task.shape[1] // 2
     for k in range(2 * half):
         obs.task[i, k] = 0
-    # A frame at the level of cells sees twice the same.
+    # The second window is for frames above the level of cells; at that level it would only say the same again.
     for window in range(1 if level == 0 else 2):
         draw_window(domain, stack, i, level * (1 - window), obs.task, window * half)
-    if level == 0:
-        own, cells = obs.task[i, :half], obs.task[i, half:]
-        for k in range(half):
-            cells[k] = own[k]
     for k in range(domain.results.shape[2]):
         obs.results[i, k] = domain.results[i, depth, k]
 
