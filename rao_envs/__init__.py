@@ -1,12 +1,10 @@
 """RAO-envs: Gymnasium environments in which an agent may spawn sub-environments.
 
-    import gymnasium as gym
-    import rao_envs
-
-    env = gym.make("RAO/Maze-20x20")
-    twin = gym.make("RAO/Maze-20x20", spawn=False)  # the same tasks without recursion
-
-    print(rao_envs.evaluate(my_agent, "RAO/Maze-20x20", seeds=100))
+>>> import gymnasium as gym
+>>> import rao_envs
+>>> env = gym.make("RAO/Maze-20x20")
+>>> twin = gym.make("RAO/Maze-20x20", spawn=False)  # the same tasks without recursion
+>>> print(rao_envs.evaluate(my_agent, "RAO/Maze-20x20", seeds=100))
 """
 
 from rao_envs.core.jit import refresh_cache

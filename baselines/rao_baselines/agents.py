@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rao_baselines.errors import UserError, nearest
+from rao_baselines.runs import read_json
 
 if TYPE_CHECKING:
     from rao_baselines.evaluation import Model
@@ -143,8 +144,17 @@ def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Lo
         env.close()
         stack = _stacked(model_space, space)
         if model.action_space == actions and stack is not None:
-            return Loaded(model, path.parent.name if path.name == "model.zip" else path.stem, kwargs, stack)
+            return Loaded(model, _name(path), kwargs, stack)
     raise UserError(f"the model in {path} does not fit {env_id}: it acts in {model.action_space} and sees {_outline(model_space)}")
+
+
+def _name(path: Path) -> str:
+    """What to call the model in `path`: as its run's result does, or by the file's name."""
+    result = path.with_name("result.json")
+    if path.name == "model.zip" and result.is_file():
+        run = read_json(result)
+        return f"{run.get('name', path.parent.name)}, seed {run.get('seed', '?')}"
+    return path.stem
 
 
 def _stacked(model_space: Any, space: Any) -> int | None:

@@ -14,10 +14,9 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
+from rao_baselines.spec import FIRST_SEED
 from rao_baselines.wrappers import MASK, Stacker
 
-FIRST_SEED = 2**32
-"""The evaluation's tasks are those of the seeds from here on. Training uses seeds below: NumPy's generators take no others."""
 MODES = ("greedy", "sampled")
 ROWS = 64
 """Rows of every forward pass, filled up where episodes are fewer: the shape of a product decides its rounding."""
@@ -25,9 +24,9 @@ ROWS = 64
 Model = BaseAlgorithm | BasePolicy
 
 
-def evaluation_seeds(n: int) -> list[int]:
-    """The first `n` seeds of the fixed list."""
-    return list(range(FIRST_SEED, FIRST_SEED + n))
+def evaluation_seeds(n: int, first: int = FIRST_SEED) -> list[int]:
+    """The first `n` seeds of the fixed list that begins with `first`."""
+    return list(range(first, first + n))
 
 
 def score(

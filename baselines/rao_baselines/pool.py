@@ -96,7 +96,7 @@ class _Worker:
 def run_all(
     specs: Sequence[TrainSpec],
     jobs: int,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[Event], Any],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, list[int]]:
     """Run every spec, `jobs` at a time, resuming what was begun before.
@@ -104,7 +104,7 @@ def run_all(
     Args:
         specs: what to train, each with a folder of its own.
         jobs: processes at a time.
-        on_event: told everything that happens, in this thread.
+        on_event: told everything that happens, in this thread; True in answer to progress stops that run after it has saved.
         should_stop: asked often; True ends the running ones after they have saved and starts no more.
 
     Returns:
@@ -128,7 +128,8 @@ def run_all(
                 if event.kind in outcome:
                     outcome[event.kind].append(event.index)
                     del running[event.index]
-                on_event(event)
+                if on_event(event) is True and event.index in running:
+                    running[event.index].ask_to_stop()
             if deadline is None and should_stop():
                 deadline = time.monotonic() + PATIENCE
                 for worker in running.values():

@@ -14,6 +14,8 @@ from rao_baselines.runs import slug
 MAX_SEED = 1_000_000
 """Seeds of runs are below this, so that those of their generators stay below 2**32, all that NumPy's old ones take."""
 MAX_ENVS = 4096
+FIRST_SEED = 2**32
+"""The evaluation's tasks are those of the seeds from here on. Training uses seeds below."""
 
 
 def training_seed(seed: int) -> int:
@@ -35,6 +37,7 @@ class TrainSpec:
         eval_every: steps between points of the learning curve; None gives a twentieth of the run.
         eval_episodes: fixed seeds per point, played greedily and sampled.
         final_episodes: fixed seeds of the final score.
+        first_seed: where the fixed seeds begin; tuning has a list of its own, so that nothing is selected on the tasks of the final scores.
         transfer: ids to score the final model on without training there.
         device: of the network.
         threads: that torch may use.
@@ -51,6 +54,7 @@ class TrainSpec:
     eval_every: int | None = None
     eval_episodes: int = 100
     final_episodes: int = 200
+    first_seed: int = FIRST_SEED
     transfer: list[str] = field(default_factory=list)
     device: str = "cpu"
     threads: int = 1
@@ -78,6 +82,8 @@ def check_spec(spec: TrainSpec, settings: Settings) -> int:
         raise UserError(f"seed must lie in [0, {MAX_SEED:,}), got {spec.seed}")
     if settings.n_envs > MAX_ENVS:
         raise UserError(f"n_envs must be at most {MAX_ENVS:,}, got {settings.n_envs}")
+    if not FIRST_SEED <= spec.first_seed < 2**63:
+        raise UserError(f"first_seed must lie in [2**32, 2**63), got {spec.first_seed}")
     if spec.threads < 1:
         raise UserError(f"threads must be at least 1, got {spec.threads}")
     return total

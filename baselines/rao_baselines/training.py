@@ -196,7 +196,7 @@ class _Run(BaseCallback):
         self._write_curve()
 
     def _score(self, model: BaseAlgorithm, env_id: str, episodes: int, mode: str) -> Evaluation:
-        seeds = evaluation_seeds(episodes)
+        seeds = evaluation_seeds(episodes, self.spec.first_seed)
         return score(model, env_id, seeds, mode=mode, env_kwargs=self.env_kwargs, frame_stack=self.settings.frame_stack)
 
     def _write_curve(self) -> None:
@@ -229,7 +229,7 @@ class _Run(BaseCallback):
                 for env_id in self.spec.transfer
             },
             "curve": self.points,
-            "seeds": {"training": training_seed(self.spec.seed), "evaluation": [evaluation_seeds(1)[0], episodes]},
+            "seeds": {"training": training_seed(self.spec.seed), "evaluation": [self.spec.first_seed, episodes]},
             "seconds": round(self.seconds, 1),
             "steps_per_second": round(model.num_timesteps / max(self.seconds, 1e-9), 1),
             "parameters": sum(p.numel() for p in model.policy.parameters()),

@@ -1,8 +1,9 @@
 """Agents as the evaluation sees them: many observations in, one action each out.
 
-Nothing here depends on which episodes happen to run side by side. Chance is a function of (seed, step). A network
-always gets the same number of rows, and an episode always sits in the same one, because both decide in which order
-the terms of a matrix product are added up: the last bit of a probability can hang on it, and an action on that bit.
+Nothing here depends on which episodes happen to run side by side. Chance is a function of (seed, step). A
+network always gets the same number of rows, and an episode always sits in the same one, because both decide
+in which order the terms of a matrix product are added up: the last bit of a probability can hang on it, and
+an action on that bit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Observations = Any
 """Observations of m episodes: an array (m, ...) or a dictionary of such arrays."""
 
 Agent = Any
-"""A Stable-Baselines3 model or policy, or a callable `(observation, mask, state) -> action` or `-> (action, state)`."""
+"""A Stable-Baselines3 model or policy, or a callable `(observation, mask, state) -> action` or `-> (action,
+state)`."""
 
 ROWS = 64
 """Rows in every forward pass; unused ones are filled up."""
@@ -60,7 +62,9 @@ class Actor(Protocol):
         """One action per row, each in the action space."""
 
 
-def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool) -> Actor:
+def make_actor(
+    agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool
+) -> Actor:
     """The actor for an agent of any accepted kind.
 
     Raises:
@@ -75,8 +79,8 @@ def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: in
         return CallableActor(agent, n_actions, slots, deterministic=deterministic)
     hint = "; pass an instance, not the class" if isinstance(agent, type) else ""
     raise TypeError(
-        "an agent is a Stable-Baselines3 model or policy, or a callable (observation, mask, state) -> action or (action, state); "
-        f"got {agent!r:.200}{hint}"
+        "an agent is a Stable-Baselines3 model or policy, or a callable (observation, mask, state) -> action "
+        f"or (action, state); got {agent!r:.200}{hint}"
     )
 
 
@@ -87,18 +91,18 @@ def agent_name(agent: Agent) -> str:
 
 
 def lanes_of(seeds: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.int64]:
-    """The lane in [0, count) of each seed, (m,); `count` is 1 or ROWS. Consecutive seeds take different lanes."""
+    """The lane in [0, count) of each seed, (m,); `count` is 1 or ROWS. Consecutive seeds differ."""
     folded = seeds.copy()
     for shift in (48, 24, 12, 6):
         folded ^= folded >> np.uint64(shift)
     return (folded % np.uint64(count)).astype(np.int64)
 
 
-# -- chance ------------------------------------------------------------------------------------------------------------------
+# -- chance --------------------------------------------------------------------------------------------------
 
 
 def uniforms(seeds: npt.NDArray[np.uint64], steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """One number in [0, 1) per (seed, step), both (m,): SplitMix64, started from the hashed seed, at its step-th output."""
+    """One number in [0, 1) per (seed, step), (m,): output `step` of SplitMix64 from the hashed seed."""
     hashed: Callable[[Any], Any] = getattr(mix, "py_func", mix)  # the same formula over whole arrays
     keys = hashed(seeds ^ ACTION_STREAM)
     bits = hashed(keys + (steps.astype(np.uint64) + np.uint64(1)) * GOLDEN)
@@ -113,19 +117,21 @@ def generator(seed: int, step: int) -> np.random.Generator:
 def draw(probabilities: npt.NDArray[Any], uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """The actions that `uniform` (m,) picks from `probabilities` (m, n): never one of probability 0."""
     cumulative = np.cumsum(probabilities, axis=1, dtype=np.float64)
-    # The total is 1 up to rounding; scaling by it keeps the pick below the last action of positive probability.
+    # The total is 1 up to rounding; scaling by it keeps the pick below the last action of positive
+    # probability.
     below = cumulative <= uniform[:, None] * cumulative[:, -1:]
     return cast(npt.NDArray[np.int64], np.count_nonzero(below, axis=1).astype(np.int64))
 
 
-# -- Stable-Baselines3 -------------------------------------------------------------------------------------------------------
+# -- Stable-Baselines3 ---------------------------------------------------------------------------------------
 
 
 class ModelActor:
     """Acts with a Stable-Baselines3 or sb3-contrib model or policy, told apart by what it offers.
 
-    Greedy actions are `predict(..., deterministic=True)`. Sampled ones are drawn from the policy's probabilities with the
-    evaluation's own numbers. Recurrent policies carry their state per episode, and maskable ones get the masks.
+    Greedy actions are `predict(..., deterministic=True)`. Sampled ones are drawn from the policy's
+    probabilities with the evaluation's own numbers. Recurrent policies carry their state per episode, and
+    maskable ones get the masks.
     """
 
     looks = True
@@ -143,16 +149,23 @@ class ModelActor:
     ) -> None:
         name = type(model).__name__
         if not isinstance(policy.action_space, spaces.Discrete) or policy.action_space.n != n_actions:
-            raise ValueError(f"{name} acts in {policy.action_space}, the environment has {n_actions} discrete actions (spawn=True adds some)")
+            raise ValueError(
+                f"{name} acts in {policy.action_space}, the environment has {n_actions} discrete actions "
+                "(the spawn actions are there only with spawn=True)"
+            )
         if faults := differences(policy.observation_space, observation_space):
             raise ValueError(
-                f"{name} was made for other observations than the environment's: {'; '.join(faults)}. If it was trained behind "
-                "wrappers (frame stacking, flattening), evaluate a callable that does what they did."
+                f"{name} was made for other observations than these: {'; '.join(faults)}. If it was "
+                "trained behind wrappers (stacked frames, say), evaluate a callable that does what they did."
             )
         if not deterministic and not hasattr(policy, "get_distribution"):
-            raise ValueError(f"{name} has no action probabilities to sample from: evaluate it with deterministic=True")
+            raise ValueError(
+                f"{name} has no action probabilities to sample from: evaluate it with deterministic=True"
+            )
         self.model, self.policy, self.n_actions, self.deterministic = model, policy, n_actions, deterministic
-        self.keys = tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
+        self.keys = (
+            tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
+        )
         self.masked = "action_masks" in inspect.signature(model.predict).parameters
         self.memory: tuple[npt.NDArray[np.float32], ...] | None = None
         if (shape := getattr(policy, "lstm_hidden_state_shape", None)) is not None:
@@ -172,7 +185,9 @@ class ModelActor:
         actions = np.empty(len(lanes), np.int64)
         waiting = np.arange(len(lanes))
         while len(waiting):
-            _, first = np.unique(lanes[waiting], return_index=True)  # one per lane; the others wait for another pass
+            _, first = np.unique(
+                lanes[waiting], return_index=True
+            )  # one per lane; the others wait for another pass
             members = waiting[first]
             actions[members] = self._choose(observations, now, members, lanes[members])
             waiting = np.delete(waiting, first)
@@ -209,9 +224,13 @@ class ModelActor:
                 kept[:, now.slots[members]] = new[:, lanes]
         return actions
 
-    def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
+    def _probabilities(
+        self, chunk: Observations, memory: Any, masks: dict[str, Any]
+    ) -> tuple[npt.NDArray[Any], Any]:
         """Action probabilities (ROWS, n_actions), and the recurrent state after this step."""
-        torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
+        torch = sys.modules[
+            "torch"
+        ]  # loaded by whoever made the model; importing it is not this package's to do
         self.policy.set_training_mode(False)
         with torch.no_grad():
             tensors, _ = self.policy.obs_to_tensor(chunk)
@@ -225,8 +244,10 @@ class ModelActor:
             return distribution.distribution.probs.cpu().numpy(), memory
 
 
-def differences(expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation") -> list[str]:
-    """What keeps a model made for `expected` from reading observations of `given`, in words; entries it does not use may stay."""
+def differences(
+    expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation"
+) -> list[str]:
+    """In words, what keeps a model made for `expected` from reading `given`; it may leave entries unused."""
     if isinstance(expected, spaces.Dict) and isinstance(given, spaces.Dict):
         faults = []
         for key, space in expected.items():
@@ -239,7 +260,11 @@ def differences(expected: spaces.Space[Any], given: spaces.Space[Any], name: str
     shape, other = expected.shape, given.shape
     # Stable-Baselines3 turns images to channels first by itself, when it reads them too.
     turned = shape is not None and other is not None and len(other) == 3 and shape == (other[2], *other[:2])
-    same_range = not isinstance(expected, spaces.Discrete) or not isinstance(given, spaces.Discrete) or expected.n == given.n
+    same_range = (
+        not isinstance(expected, spaces.Discrete)
+        or not isinstance(given, spaces.Discrete)
+        or expected.n == given.n
+    )
     if same_kind and same_range and (shape == other or turned):
         return []
     return [f"{name} is {_outline(given)} here, it expects {_outline(expected)}"]
@@ -253,32 +278,35 @@ def _outline(space: spaces.Space[Any]) -> str:
     return f"{type(space).__name__}{space.shape}"
 
 
-# -- callables ---------------------------------------------------------------------------------------------------------------
+# -- callables -----------------------------------------------------------------------------------------------
 
 
 class CallableActor:
     """Acts with a callable `(observation, mask, state) -> action` or `-> (action, state)`.
 
-    It is asked about one observation at a time: `mask` is bool (n_actions,), `state` is what it returned for this episode last
-    (None at first). A callable with the attribute `batched = True` is asked about m episodes at once: arrays (m, ...) and masks
-    (m, n_actions), `state` a list of m; it answers with an integer array (m,), and a sequence of m states.
+    It is asked about one observation at a time: `mask` is bool (n_actions,), `state` is what it returned for
+    this episode last (None at first). A callable with the attribute `batched = True` is asked about m
+    episodes at once: arrays (m, ...) and masks (m, n_actions), `state` a list of m; it answers with an
+    integer array (m,), and a sequence of m states.
 
-    Parameters named `uniform`, `rng` or `deterministic` are filled in: a number in [0, 1) (batched: (m,)) and a
-    `numpy.random.Generator`, both functions of seed and step alone (a batched callable gets no `rng`), and what the evaluation
-    was asked for.
+    Parameters named `uniform`, `rng` or `deterministic` are filled in: a number in [0, 1) (batched: (m,)) and
+    a `numpy.random.Generator`, both functions of seed and step alone (a batched callable gets no `rng`), and
+    what the evaluation was asked for.
     """
 
     looks = True
     lanes = 1
 
-    def __init__(self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool
+    ) -> None:
         self.function, self.n_actions, self.deterministic = function, n_actions, deterministic
         self.batched = bool(getattr(function, "batched", False))
         self.extras = self._extras()
         self.states: list[Any] = [None] * slots
 
     def _extras(self) -> tuple[str, ...]:
-        """Which of EXTRAS it takes; raises TypeError unless it can be called with them and three arguments."""
+        """Which of EXTRAS it takes; raises TypeError unless three arguments besides are right."""
         name = agent_name(self.function)
         try:
             signature = inspect.signature(self.function)
@@ -286,11 +314,15 @@ class CallableActor:
             return ()
         extras = tuple(extra for extra in EXTRAS if extra in signature.parameters)
         if self.batched and "rng" in extras:
-            raise TypeError(f"{name} is batched: it can have a parameter `uniform`, one number per row, but no `rng`")
+            raise TypeError(
+                f"{name} is batched: it can have a parameter `uniform`, one number per row, but no `rng`"
+            )
         try:
             signature.bind(None, None, None, **dict.fromkeys(extras))
         except TypeError as error:
-            raise TypeError(f"{name}{signature} cannot be called as (observation, mask, state): {error}") from None
+            raise TypeError(
+                f"{name}{signature} cannot be called as (observation, mask, state): {error}"
+            ) from None
         return extras
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
@@ -301,11 +333,18 @@ class CallableActor:
         if self.batched:
             return self._act_at_once(now, noise)
         rows = range(len(now.slots))
-        return np.array([self._act_in_row(now, row, None if noise is None else float(noise[row])) for row in rows], np.int64)
+        return np.array(
+            [self._act_in_row(now, row, None if noise is None else float(noise[row])) for row in rows],
+            np.int64,
+        )
 
     def _act_in_row(self, now: Moment, row: int, noise: float | None) -> int:
         observations, slot = now.observations, now.slots[row]
-        own = {key: array[row] for key, array in observations.items()} if isinstance(observations, dict) else observations[row]
+        own = (
+            {key: array[row] for key, array in observations.items()}
+            if isinstance(observations, dict)
+            else observations[row]
+        )
         extras: dict[str, Any] = {}
         for name in self.extras:
             if name == "rng":
@@ -319,29 +358,39 @@ class CallableActor:
             raise
         if isinstance(answer, tuple):
             if len(answer) != 2:
-                raise ValueError(f"the agent returned a tuple of {len(answer)} at {now.where(row)}; it must be (action, state)")
+                raise ValueError(
+                    f"the agent returned a tuple of {len(answer)} at {now.where(row)}; "
+                    "a tuple must be (action, state)"
+                )
             answer, self.states[slot] = answer
         return self._checked(answer, now, row)
 
     def _act_at_once(self, now: Moment, noise: npt.NDArray[np.float64] | None) -> npt.NDArray[np.int64]:
         count, slots = len(now.slots), now.slots.tolist()
-        extras: dict[str, Any] = {name: noise if name == "uniform" else self.deterministic for name in self.extras}
+        extras: dict[str, Any] = {
+            name: noise if name == "uniform" else self.deterministic for name in self.extras
+        }
         try:
-            answer = self.function(now.observations, now.masks, [self.states[slot] for slot in slots], **extras)
+            answer = self.function(
+                now.observations, now.masks, [self.states[slot] for slot in slots], **extras
+            )
         except Exception as error:
             _note(error, f"{now.where(0)} and {count - 1} more")
             raise
         if isinstance(answer, tuple):
             if len(answer) != 2 or not isinstance(answer[1], Sequence) or len(answer[1]) != count:
-                raise ValueError(f"a batched agent that returns a tuple must return (actions, states), one each for {count} rows")
+                raise ValueError(
+                    f"a batched agent that returns a tuple must return ({count} actions, {count} states), "
+                    f"which it did not at {now.where(0)}"
+                )
             answer, states = answer
             for slot, state in zip(slots, states, strict=True):
                 self.states[slot] = state
         actions = np.asarray(answer)
         if actions.shape != (count,) or actions.dtype.kind not in "iu":
             raise ValueError(
-                f"a batched agent must return {count} integers for {count} observations, got shape {actions.shape} of "
-                f"{actions.dtype} at {now.where(0)}"
+                f"a batched agent must return {count} integers for {count} observations, got shape "
+                f"{actions.shape} of {actions.dtype} at {now.where(0)}"
             )
         wrong = (actions < 0) | (actions >= self.n_actions)
         if wrong.any():
@@ -352,8 +401,15 @@ class CallableActor:
     def _checked(self, action: Any, now: Moment, row: int) -> int:
         if isinstance(action, np.ndarray) and action.size == 1 and action.dtype.kind in "iu":
             action = action.item()
-        if not isinstance(action, (int, np.integer)) or isinstance(action, bool) or not 0 <= action < self.n_actions:
-            raise ValueError(f"the agent returned {action!r:.200} at {now.where(row)}; an action is an integer in [0, {self.n_actions})")
+        if (
+            not isinstance(action, (int, np.integer))
+            or isinstance(action, bool)
+            or not 0 <= action < self.n_actions
+        ):
+            raise ValueError(
+                f"the agent returned {action!r:.200} at {now.where(row)}; "
+                f"an action is an integer in [0, {self.n_actions})"
+            )
         return int(action)
 
 
@@ -369,7 +425,9 @@ class RandomAgent:
 
     batched = True
 
-    def __call__(self, observation: Any, mask: npt.NDArray[np.bool_], state: Any = None, uniform: Any = 0.0) -> Any:
+    def __call__(
+        self, observation: Any, mask: npt.NDArray[np.bool_], state: Any = None, uniform: Any = 0.0
+    ) -> Any:
         """The action for one observation (an int), or one per row (int64 (m,))."""
         allowed = np.atleast_2d(mask)
         allowed = allowed | ~allowed.any(axis=1, keepdims=True)
@@ -377,7 +435,7 @@ class RandomAgent:
         return int(actions[0]) if np.ndim(mask) == 1 else actions
 
 
-# -- traces ------------------------------------------------------------------------------------------------------------------
+# -- traces --------------------------------------------------------------------------------------------------
 
 
 class TraceActor:
@@ -401,9 +459,12 @@ class TraceActor:
         rows = self.rows_of_slots[now.slots]
         short = now.steps >= self.lengths[rows]
         if short.any():
-            k = int(np.argmax(short))
-            raise ValueError(f"the trace of seed {now.seeds[k]} has {now.steps[k]} actions, but the episode is not over after them")
-        return cast(npt.NDArray[np.int64], self.actions[rows, now.steps])
+            first = int(np.argmax(short))
+            raise ValueError(
+                f"the trace of seed {now.seeds[first]} has {now.steps[first]} actions, "
+                "but the episode is not over after them"
+            )
+        return self.actions[rows, now.steps]
 
 
 _: tuple[type[Actor], ...] = (ModelActor, CallableActor, TraceActor)

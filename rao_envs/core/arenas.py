@@ -1,4 +1,4 @@
-"""Places where an evaluation's episodes run side by side: a batch of the compiled kernels, or single Gymnasium environments."""
+"""Places where an evaluation's episodes run side by side: a batch of the kernels, or single environments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Arena(Protocol):
     def observe(self, slots: Slots) -> tuple[Any, npt.NDArray[np.bool_]]:
         """Observations (m, ...) and masks (m, n_actions) of these slots, as arrays nobody else holds."""
 
-    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def step(
+        self, slots: Slots, actions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """Step these slots; returns rewards and which episodes are over, both (m,)."""
 
     def outcome(self, slot: int, steps: int) -> Outcome:
@@ -73,24 +75,32 @@ def make_arena(source: EnvSource, n: int, kwargs: dict[str, Any]) -> Arena:
         spec = find_spec(source) if isinstance(source, str) else source
         vector_class = _native(spec)
         if vector_class is not None:
-            own = {name: value for name, value in spec.kwargs.items() if name not in ("num_envs", "vectorization_mode")}
+            own = {
+                name: value
+                for name, value in spec.kwargs.items()
+                if name not in ("num_envs", "vectorization_mode")
+            }
             return BatchArena(vector_class(num_envs=n, **{**own, **kwargs}).batch, spec.id)
         return SingleArena([gym.make(spec, **kwargs) for _ in range(n)], spec.id)
-    if not callable(source):
-        hint = ": pass its id or its spec" if isinstance(source, (gym.Env, gym.vector.VectorEnv)) else ""
-        raise TypeError(f"an environment is named by an id, a spec, or a class or function that makes one, not by {source!r:.200}{hint}")
-    name = f"{source.__module__}:{getattr(source, '__qualname__', type(source).__qualname__)}"
-    if isinstance(source, type) and issubclass(source, RecursiveVectorEnv):
-        return BatchArena(source(num_envs=n, **kwargs).batch, name)
-    if isinstance(source, type) and issubclass(source, RecursiveEnv):
+    maker: Any = source
+    if not callable(maker):
+        hint = ": pass its id or its spec" if isinstance(maker, (gym.Env, gym.vector.VectorEnv)) else ""
+        raise TypeError(
+            "an environment is named by an id, a spec, or a class or function that makes one, "
+            f"not by {maker!r:.200}{hint}"
+        )
+    name = f"{maker.__module__}:{getattr(maker, '__qualname__', type(maker).__qualname__)}"
+    if isinstance(maker, type) and issubclass(maker, RecursiveVectorEnv):
+        return BatchArena(maker(num_envs=n, **kwargs).batch, name)
+    if isinstance(maker, type) and issubclass(maker, RecursiveEnv):
         # The same batch that its vector environment would have.
-        vector_class = type(source.__name__, (RecursiveVectorEnv,), {"domain_class": source.domain_class})
+        vector_class = type(maker.__name__, (RecursiveVectorEnv,), {"domain_class": maker.domain_class})
         return BatchArena(vector_class(num_envs=n, **kwargs).batch, name)
-    return SingleArena([source(**kwargs) for _ in range(n)], name)
+    return SingleArena([maker(**kwargs) for _ in range(n)], name)
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """The spec of an id as `gymnasium.make` takes it: "module:id" imports first, and an id without version is the newest."""
+    """The spec of an id as `gymnasium.make` takes it: "module:id" imports first, no version is the newest."""
     module, _, name = env_id.rpartition(":")
     if module:
         __import__(module)
@@ -103,7 +113,7 @@ def find_spec(env_id: str) -> EnvSpec:
 
 
 def _native(spec: EnvSpec) -> type[RecursiveVectorEnv] | None:
-    """The spec's own batch, unless the single environment is wrapped in something that the batch would leave out."""
+    """The spec's own batch, unless the single environment has wrappers that the batch would leave out."""
     if spec.vector_entry_point is None or spec.additional_wrappers or spec.max_episode_steps is not None:
         return None
     entry = spec.vector_entry_point
@@ -129,36 +139,42 @@ class BatchArena:
         batch.stack.episodes["terminated"] = True  # a slot that never begins is one whose episode is over
 
     def begin(self, slots: Slots, seeds: Sequence[int]) -> None:
+        """Seed and reset these instances."""
         for slot, seed in zip(slots.tolist(), seeds, strict=True):
             self.batch.seed(slot, seed)
         self.batch.reset(slots)
 
     def observe(self, slots: Slots) -> tuple[Any, npt.NDArray[np.bool_]]:
+        """Copies of the batch's observations and masks."""
         observations, masks = self.batch.obs, self.batch.buffers.action_mask
         if len(slots) < self.n:
             observations, masks = {key: array[slots] for key, array in observations.items()}, masks[slots]
         return observations, masks.astype(np.bool_)
 
-    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        self._actions[slots] = actions  # all other slots are over, and the batch leaves those alone
+    def step(
+        self, slots: Slots, actions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """One step of the batch; all other slots are over, and it leaves those alone."""
+        self._actions[slots] = actions
         self.batch.step(self._actions)
         episodes = self.batch.stack.episodes
         return episodes["reward"][slots], self.batch.done[slots]
 
     def outcome(self, slot: int, steps: int) -> Outcome:
+        """What the call stack says."""
         tree = self.batch.tree(slot)
         success = bool(self.batch.stack.episodes["success"][slot])
         return Outcome(success, tree["nodes"], tree["deepest"], tree["spawns"], tree["critical_path"])
 
     def close(self) -> None:
-        pass
+        """Nothing is held."""
 
 
 class SingleArena:
     """Episodes in single environments of any kind, stepped one after the other.
 
-    Masks come from the observation's key `action_mask`, the environment's method `action_masks`, or `info["action_mask"]`, in this
-    order; without any, every action is allowed.
+    Masks come from the observation's key `action_mask`, the environment's method `action_masks`, or
+    `info["action_mask"]`, in this order; without any, every action is allowed.
     """
 
     def __init__(self, envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
@@ -169,17 +185,22 @@ class SingleArena:
         self._infos: list[dict[str, Any]] = [{} for _ in envs]
 
     def begin(self, slots: Slots, seeds: Sequence[int]) -> None:
+        """Reset these environments."""
         for slot, seed in zip(slots.tolist(), seeds, strict=True):
             self._observations[slot], self._infos[slot] = self.envs[slot].reset(seed=seed)
 
     def observe(self, slots: Slots) -> tuple[Any, npt.NDArray[np.bool_]]:
+        """Observations stacked, masks from wherever the environment has them."""
         observations = [self._observations[slot] for slot in slots]
         masks = np.array([self._mask(slot) for slot in slots], np.bool_)
         if isinstance(observations[0], dict):
-            return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}, masks
+            return {key: np.stack([own[key] for own in observations]) for key in observations[0]}, masks
         return np.stack(observations), masks
 
-    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def step(
+        self, slots: Slots, actions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """One step of each, in turn."""
         rewards, done = np.zeros(len(slots)), np.zeros(len(slots), np.bool_)
         for k, (slot, action) in enumerate(zip(slots.tolist(), actions.tolist(), strict=True)):
             observation, reward, terminated, truncated, info = self.envs[slot].step(action)
@@ -188,6 +209,7 @@ class SingleArena:
         return rewards, done
 
     def outcome(self, slot: int, steps: int) -> Outcome:
+        """What the last `info` says; one frame where it says nothing."""
         info = self._infos[slot]
         success = bool(info["is_success"]) if "is_success" in info else None
         tree = info.get("tree") or {}
@@ -200,13 +222,15 @@ class SingleArena:
         )
 
     def close(self) -> None:
+        """Close the environments."""
         for env in self.envs:
             env.close()
 
     def _mask(self, slot: int) -> Any:
         observation = self._observations[slot]
-        if isinstance(observation, dict) and np.shape(observation.get("action_mask")) == (self.n_actions,):
-            return observation["action_mask"]
+        shown = observation.get("action_mask") if isinstance(observation, dict) else None
+        if shown is not None and np.shape(shown) == (self.n_actions,):
+            return shown
         method = getattr(self.envs[slot].unwrapped, "action_masks", None)
         if method is not None:
             return method()

@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: one record per episode, their summary, and the JSON file that holds both."""
+"""What an evaluation leaves behind: records of episodes, their summary, and the file that holds both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ FORMAT = "rao-evaluation-1"
 """Written into every file; a change of meaning gets a new name."""
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""One character per action where an action space has at most this many; else decimal numbers separated by spaces."""
+"""One character per action where an action space has at most this many; else decimal numbers separated by
+spaces."""
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -38,7 +39,8 @@ class Episode:
 
     Attributes:
         seed: what the episode was reset with.
-        success: whether the root task was solved; None where the environment does not say (`info["is_success"]`).
+        success: whether the root task was solved; None where the environment does not say
+            (`info["is_success"]`).
         return_: undiscounted sum of rewards.
         steps: environment steps, anywhere in the tree.
         nodes: frames opened, the root included.
@@ -95,7 +97,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """A success rate with Wilson's score interval (Wilson 1927), which stays inside [0, 1] and is not empty at 0 or 1."""
+    """A success rate with Wilson's score interval (Wilson 1927): inside [0, 1], not empty at 0 or 1."""
     rate, z2 = successes / n, Z_95 * Z_95
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = Z_95 / (1 + z2 / n) * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n))
@@ -104,7 +106,7 @@ def wilson(successes: int, n: int) -> Interval:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """The mean of at least one number with Student's t interval; the same to the last bit in any order of the values."""
+    """The mean of at least one number with Student's t interval; exactly the same in any order."""
     n = len(values)
     mean = math.fsum(values) / n
     if n == 1:
@@ -153,14 +155,16 @@ class Evaluation:
     @property
     def table(self) -> npt.NDArray[Any]:
         """The records without their actions, RECORD (episodes,)."""
-        rows = [(e.seed, -1 if e.success is None else e.success, e.return_, *_counts(e)) for e in self.episodes]
+        rows = [
+            (e.seed, -1 if e.success is None else e.success, e.return_, *_counts(e)) for e in self.episodes
+        ]
         return np.array(rows, RECORD)
 
     def summary(self) -> dict[str, Interval | None]:
         """Means with 95 % intervals: Wilson's for `success`, Student's for the others.
 
-        `steps_of_successes` averages over the solved episodes only. Success is None where the environment does not report it,
-        `steps_of_successes` where nothing was solved.
+        `steps_of_successes` averages over the solved episodes only. Success is None where the environment
+        does not report it, `steps_of_successes` where nothing was solved.
         """
         episodes = self.episodes
         solved = [episode for episode in episodes if episode.success]
@@ -219,10 +223,25 @@ class Evaluation:
         """The evaluation that `to_dict` wrote down.
 
         Raises:
-            ValueError: `data` is anything else: a missing or unknown entry, a wrong type, a number out of range, a trace that does
-                not fit its episode, or a summary that does not follow from the episodes. The message says where.
+            ValueError: `data` is anything else: a missing or unknown entry, a wrong type, a number out of
+                range, a trace that does not fit its episode, or a summary that does not follow from the
+                episodes. The message says where.
         """
-        _take(data, "", ("format", "env_id", "env_kwargs", "agent", "deterministic", "n_actions", "version", "summary", "episodes"))
+        _take(
+            data,
+            "",
+            (
+                "format",
+                "env_id",
+                "env_kwargs",
+                "agent",
+                "deterministic",
+                "n_actions",
+                "version",
+                "summary",
+                "episodes",
+            ),
+        )
         if data["format"] != FORMAT:
             raise ValueError(f"format: expected {FORMAT!r}, got {data['format']!r:.60}")
         for name in ("env_id", "agent", "version"):
@@ -304,7 +323,12 @@ def decode_actions(text: str, n_actions: int) -> npt.NDArray[np.int64]:
         return actions
     parts = text.split(" ") if text else []
     for part in parts:
-        if not part.isdecimal() or not part.isascii() or part != str(int(part[:20])) or int(part) >= n_actions:
+        if (
+            not part.isdecimal()
+            or not part.isascii()
+            or part != str(int(part[:20]))
+            or int(part) >= n_actions
+        ):
             raise ValueError(f"{part!r:.60} is not one of the {n_actions} actions")
     return np.array(parts, np.int64)
 
@@ -375,7 +399,11 @@ def _take(data: Any, place: str, names: tuple[str, ...]) -> None:
         raise ValueError(f"{where}must be an object, got {data!r:.60}")
     missing, unknown = [n for n in names if n not in data], [n for n in data if n not in names]
     if missing or unknown:
-        parts = [f"{word} {', '.join(f'{name!r:.60}' for name in found)}" for word, found in (("missing", missing), ("unknown", unknown)) if found]
+        parts = [
+            f"{word} {', '.join(f'{name!r:.60}' for name in found)}"
+            for word, found in (("missing", missing), ("unknown", unknown))
+            if found
+        ]
         raise ValueError(f"{where}{'; '.join(parts)}")
 
 
@@ -427,7 +455,9 @@ def _check_summary(data: Any, expected: Mapping[str, Interval | None]) -> None:
         _take(data[name], place, Interval._fields)
         for part, number in value._asdict().items():
             if not _same(data[name][part], number):
-                raise ValueError(f"{place}.{part}: {data[name][part]!r:.60} does not follow from the episodes ({number!r})")
+                raise ValueError(
+                    f"{place}.{part}: {data[name][part]!r:.60} does not follow from the episodes ({number!r})"
+                )
 
 
 def _same(given: Any, computed: float | None) -> bool:

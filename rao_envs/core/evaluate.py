@@ -1,7 +1,7 @@
-"""The evaluation protocol: a fixed list of seeds, every episode run to its end, the same result however it is computed.
+"""The evaluation protocol: fixed seeds, each episode run to its end, one result whatever the batch size.
 
-Counting the first episodes that finish would favour short ones, and so success. Here each seed is one episode of the result; a slot
-whose episode is over goes on with another seed of the list.
+Counting the first episodes that finish would favour short ones, and so success. Here each seed is one episode
+of the result; a slot whose episode is over goes on with another seed of the list.
 """
 
 from __future__ import annotations
@@ -41,43 +41,46 @@ def evaluate(
 ) -> Evaluation:
     """Run `agent` on one episode per seed.
 
-    The result depends on the agent, the environment and each seed alone: not on `batch_size`, on the order of the seeds (which is
-    the order of the records), or on any global random state. A callable that keeps hidden state of its own is its author's concern.
+    The result depends on the agent, the environment and each seed alone: not on `batch_size`, on the order of
+    the seeds (which is the order of the records), or on any global random state. A callable that keeps hidden
+    state of its own is its author's concern.
 
     Args:
         agent: a Stable-Baselines3 or sb3-contrib model (or policy) with discrete actions, or a callable
-            `(observation, mask, state) -> action` or `-> (action, state)`; see `rao_envs.core.actors.CallableActor` for
-            batched callables and for the random numbers a callable may ask for. Maskable models get the environment's masks,
-            others see none. Observation normalisation (`VecNormalize`) is applied where the model has it attached.
-        env_id: a Gymnasium id (without version: the newest), an `EnvSpec`, or a class or function that makes the environment.
-            Recursive environments run as one batch, any other as `batch_size` single ones.
+            `(observation, mask, state) -> action` or `-> (action, state)`; see
+            `rao_envs.core.actors.CallableActor` for batched callables and for the random numbers a callable
+            may ask for. Maskable models get the environment's masks, others see none. Observation
+            normalisation (`VecNormalize`) is applied where the model has it attached.
+        env_id: a Gymnasium id (without version: the newest), an `EnvSpec`, or a class or function that makes
+            the environment. Recursive environments run as one batch, any other as `batch_size` single ones.
         seeds: how many (n stands for 0, ..., n - 1), or the list: integers in [0, 2**64), none twice.
-        deterministic: take the greedy action; False samples from a model's policy. A callable is told if it has a parameter
-            `deterministic`.
+        deterministic: take the greedy action; False samples from a model's policy. A callable is told if it
+            has a parameter `deterministic`.
         batch_size: how many episodes run side by side.
-        progress: True for a progress bar, False for none, None for one if it takes long and someone is watching (the package
-            `rich` draws it; without, there is none); or a function called with the finished and all episodes.
+        progress: True for a progress bar, False for none, None for one if it takes long and someone is
+            watching (the package `rich` draws it; without, there is none); or a function called with the
+            finished and all episodes.
         **env_kwargs: the environment's (`spawn=False`, `structure="rooms"`, ...).
 
     Returns:
         The records, their summary, and what is needed to say what they are of.
 
     Raises:
-        ValueError: bad seeds or arguments, a model that does not fit the environment or cannot be sampled from, or an action outside
-            the action space (the message names the seed and the step).
+        ValueError: bad seeds or arguments, a model that does not fit the environment or cannot be sampled
+            from, or an action outside the action space (the message names the seed and the step).
         TypeError: not an agent, or not an environment.
     """
     from rao_envs import __version__
     from rao_envs.core.actors import agent_name, make_actor
 
     listed = seed_list(seeds)
-    if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
-        raise ValueError(f"batch_size must be an integer of at least 1, got {batch_size!r}")
     if not isinstance(deterministic, (bool, np.bool_)):
         raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
-    slots = min(int(batch_size), len(listed))
+    slots = min(_whole_number(batch_size), len(listed))
     with _arena(env_id, slots, env_kwargs) as arena:
-        actor = make_actor(agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic))
+        actor = make_actor(
+            agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic)
+        )
         name = f"{agent_name(agent)} on {arena.name}"
         with _reporter(progress, name) as report:
             episodes = run(arena, actor, listed, report)
@@ -92,7 +95,9 @@ def evaluate(
         )
 
 
-def replay(env_id: EnvSource, seed: int, actions: Sequence[int] | npt.NDArray[Any], **env_kwargs: Any) -> Episode:
+def replay(
+    env_id: EnvSource, seed: int, actions: Sequence[int] | npt.NDArray[Any], **env_kwargs: Any
+) -> Episode:
     """Run one recorded episode again.
 
     Args:
@@ -105,7 +110,8 @@ def replay(env_id: EnvSource, seed: int, actions: Sequence[int] | npt.NDArray[An
         The record, computed anew.
 
     Raises:
-        ValueError: an action that is not in the action space, or a trace that is longer or shorter than the episode.
+        ValueError: an action that is not in the action space, or a trace that is longer or shorter than the
+            episode.
     """
     return replay_all(env_id, {seed: actions}, **env_kwargs)[0]
 
@@ -117,25 +123,28 @@ def replay_all(
     batch_size: int = 64,
     **env_kwargs: Any,
 ) -> tuple[Episode, ...]:
-    """Run many recorded episodes again, `batch_size` side by side; `traces` maps each seed to its actions. See `replay`."""
+    """As `replay` for many episodes, `batch_size` side by side; `traces` maps each seed to its actions."""
     from rao_envs.core.actors import TraceActor
 
     listed = seed_list(list(traces))
-    with _arena(env_id, min(batch_size, len(listed)), env_kwargs) as arena:
+    with _arena(env_id, min(_whole_number(batch_size), len(listed)), env_kwargs) as arena:
         checked = {
-            seed: _trace(seed, trace, arena.n_actions) for seed, trace in zip(listed, traces.values(), strict=True)
+            seed: _trace(seed, trace, arena.n_actions)
+            for seed, trace in zip(listed, traces.values(), strict=True)
         }
         episodes = run(arena, TraceActor(checked), listed)
     for episode in episodes:
         if episode.steps < len(checked[episode.seed]):
             raise ValueError(
-                f"the trace of seed {episode.seed} has {len(checked[episode.seed])} actions, but the episode is over after "
-                f"{episode.steps}"
+                f"the trace of seed {episode.seed} has {len(checked[episode.seed])} actions, "
+                f"but the episode is over after {episode.steps}"
             )
     return episodes
 
 
-def run(arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | None = None) -> tuple[Episode, ...]:
+def run(
+    arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | None = None
+) -> tuple[Episode, ...]:
     """The loop: one episode per seed, in the order of the seeds."""
     from rao_envs.core.actors import Moment, lanes_of
 
@@ -202,7 +211,7 @@ class Waiting:
         self.free = [capacity] * len(self.queues)
 
     def take(self) -> int | None:
-        """Position of the next seed to run: from the longest queue that may run one more; None if there is none."""
+        """Position of the next seed: from the longest queue that may run one more; None if none may."""
         lengths = [len(queue) if free else 0 for queue, free in zip(self.queues, self.free, strict=True)]
         lane = lengths.index(max(lengths))
         if not lengths[lane]:
@@ -216,12 +225,14 @@ class Waiting:
 
 
 class ActionLog:
-    """The actions of the running episodes, in the smallest type that holds them; grows as episodes get longer."""
+    """The actions of the running episodes, in the smallest type that holds them; grows with them."""
 
     def __init__(self, n: int, n_actions: int) -> None:
         self.data = np.zeros((n, 64), np.min_scalar_type(n_actions - 1))
 
-    def write(self, slots: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]) -> None:
+    def write(
+        self, slots: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
+    ) -> None:
         """Note the action of step `steps[k]` in slot `slots[k]`."""
         while steps.max() >= self.data.shape[1]:
             self.data = np.concatenate([self.data, np.zeros_like(self.data)], axis=1)
@@ -232,8 +243,8 @@ class ActionLog:
         return self.data[slot, :length].astype(np.int64)
 
 
-def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """The seeds as plain integers; raises ValueError for anything but distinct integers in [0, 2**64), at least one."""
+def seed_list(seeds: Any) -> tuple[int, ...]:
+    """The seeds as plain integers; raises ValueError unless they are distinct, in [0, 2**64) and not none."""
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
         if seeds < 1:
             raise ValueError(f"evaluate at least one seed, got seeds={seeds}")
@@ -254,14 +265,25 @@ def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(seen)
 
 
+def _whole_number(batch_size: Any) -> int:
+    if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"batch_size must be an integer of at least 1, got {batch_size!r}")
+    return int(batch_size)
+
+
 def _trace(seed: int, actions: Sequence[int] | npt.NDArray[Any], n_actions: int) -> npt.NDArray[np.int64]:
     array = np.asarray(actions)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu":
-        raise ValueError(f"the trace of seed {seed} must be a list of at least one integer, got {actions!r:.200}")
+        raise ValueError(
+            f"the trace of seed {seed} must be a list of at least one integer, got {actions!r:.200}"
+        )
     wrong = (array < 0) | (array >= n_actions)
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(f"the trace of seed {seed} has {array[k]} at step {k}; an action is an integer in [0, {n_actions})")
+        raise ValueError(
+            f"the trace of seed {seed} has {array[k]} at step {k}; "
+            f"an action is an integer in [0, {n_actions})"
+        )
     return array.astype(np.int64)
 
 
@@ -276,7 +298,7 @@ def _arena(source: EnvSource, n: int, kwargs: dict[str, Any]) -> Iterator[Arena]
         arena.close()
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------------
+# -- progress ------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

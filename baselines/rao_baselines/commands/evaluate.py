@@ -43,7 +43,8 @@ def command(
     """
     from rao_baselines.agents import load_agent
     from rao_baselines.environments import resolve_id
-    from rao_baselines.evaluation import FIRST_SEED, MODES, full, score
+    from rao_baselines.evaluation import MODES, full, score
+    from rao_baselines.spec import FIRST_SEED
 
     env_id = resolve_id(env)
     if seeds < 1:
