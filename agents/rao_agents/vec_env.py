@@ -99,13 +99,13 @@ class RecursiveVecEnv(VecEnv):
         over = np.flatnonzero(done)
         if len(over):
             final = batch.obs
-            for i in over:
+            for i in over.tolist():
                 infos[i]["is_success"] = bool(episodes["success"][i])
                 infos[i]["tree"] = batch.tree(i)
                 infos[i]["terminal_observation"] = {name: array[i] for name, array in final.items()}
             batch.reset(over)
             facts = batch.facts._replace(n_returned=facts.n_returned, returned=facts.returned)
-            for i in over:
+            for i in over.tolist():
                 self.reset_infos[i] = self._info(i, facts) | {"returned": ()}
         self.facts = facts
         return batch.obs, rewards, done, infos
@@ -139,10 +139,12 @@ class RecursiveVecEnv(VecEnv):
         if method_name == "get_state":
             return [self.batch.get_state(i) for i in chosen]
         if method_name == "set_state":
-            result = [self.batch.set_state(*method_args, i, **method_kwargs) for i in chosen]
+            (state,) = method_args
+            for i in chosen:
+                self.batch.set_state(state, i, **method_kwargs)
             self._begun[chosen] = True
             self.facts = self.batch.facts
-            return result
+            return [None for _ in chosen]
         raise AttributeError(f"a RecursiveVecEnv has the per-environment methods action_masks, get_state, set_state; not {method_name}")
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None) -> list[bool]:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
-import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
 from rao_baselines.errors import UserError, nearest
@@ -35,32 +33,27 @@ class Loaded(NamedTuple):
     frame_stack: int
 
 
-def random_agent(observation: Any, mask: npt.NDArray[np.bool_], state: Any, rng: np.random.Generator) -> int:
-    """Any allowed action, each as likely as the others."""
-    return int(rng.choice(np.flatnonzero(mask)))
-
-
 def _make_random(env_id: str, env_kwargs: dict[str, Any]) -> Any:
-    return random_agent
+    from rao_envs.core.actors import RandomAgent
+
+    return RandomAgent()
 
 
 def _make_solver(env_id: str, env_kwargs: dict[str, Any]) -> Any:
-    """The family's scripted solver: `rao_envs.<family>.reference.make_solver`."""
+    """The family's scripted solver, from `rao_envs.<family>.reference`."""
     entry = gym.spec(env_id).entry_point
     module = entry.partition(":")[0] if isinstance(entry, str) else ""
+    name = "RecursiveSolver" if env_kwargs.get("spawn", True) else "MonolithicSolver"
     if module.startswith("rao_envs."):
-        try:
-            reference = importlib.import_module(module.rpartition(".")[0] + ".reference")
-        except ModuleNotFoundError:
-            reference = None
-        if reference is not None and hasattr(reference, "make_solver"):
-            return reference.make_solver(env_id, **env_kwargs)
+        reference = importlib.import_module(module.rpartition(".")[0] + ".reference")
+        if hasattr(reference, name):
+            return getattr(reference, name)()
     raise UserError(f"there is no scripted solver for {env_id}")
 
 
 BUILTINS = {
-    "random": Builtin(_make_random, "any allowed action"),
-    "solver": Builtin(_make_solver, "the scripted recursive solver of the environment's family"),
+    "random": Builtin(_make_random, "any allowed action, each equally likely"),
+    "solver": Builtin(_make_solver, "the family's scripted solver: recursive, or with spawn=false monolithic"),
 }
 
 

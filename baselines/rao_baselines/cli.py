@@ -24,14 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ImportError as error:
         sys.stderr.write(NEEDS.format(error=error) + "\n")
         raise SystemExit(EXIT_FAILED) from None
-    from rao_baselines.errors import Interrupted, UserError
+    from rao_baselines.errors import StoppedError, UserError
 
     try:
         app(args=arguments, prog_name="rao")
     except UserError as error:
         _fail(str(error), "error", "--json" in arguments)
         raise SystemExit(EXIT_USAGE) from None
-    except (Interrupted, KeyboardInterrupt) as stop:
+    except (StoppedError, KeyboardInterrupt) as stop:
         _fail(str(stop) or "stopped", "stopped", "--json" in arguments)
         raise SystemExit(EXIT_INTERRUPTED) from None
     except ImportError as error:
@@ -74,7 +74,9 @@ def _fail(message: str, kind: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False).print(Text.assemble((f"{kind}: ", "bold red" if kind == "error" else "bold"), message), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(
+        Text.assemble((f"{kind}: ", "bold red" if kind == "error" else "bold"), message), soft_wrap=True
+    )
 
 
 if __name__ == "__main__":

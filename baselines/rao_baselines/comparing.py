@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rao_baselines import statistics
 from rao_baselines.errors import UserError
 from rao_baselines.runs import read_json
@@ -60,7 +62,7 @@ def group_results(results: Sequence[Result]) -> dict[tuple[str, str], list[Resul
     for (name, env), members in groups.items():
         seeds = [member["seed"] for member in members]
         if len(set(seeds)) < len(seeds):
-            raise UserError(f"{name} on {env} has seed {max(seeds, key=seeds.count)} more than once: compare different seeds")
+            raise UserError(f"{name} on {env} has seed {max(seeds, key=seeds.count)} twice: name unlike runs apart (rao train --name)")
     return groups
 
 
@@ -68,7 +70,7 @@ def label_env(result: Result) -> str:
     """The environment with the keyword arguments that make it another task."""
     arguments = {key: value for key, value in result.get("settings", {}).get("env_kwargs", {}).items() if key != "spawn"}
     extra = ", ".join(f"{key}={value}" for key, value in sorted(arguments.items()))
-    return result["env_id"] + (f" ({extra})" if extra else "")
+    return str(result["env_id"]) + (f" ({extra})" if extra else "")
 
 
 def compare(results: Sequence[Result], threshold: float | None = None, mode: str = "sampled") -> dict[str, Any]:
@@ -76,8 +78,8 @@ def compare(results: Sequence[Result], threshold: float | None = None, mode: str
 
     Args:
         results: of runs.
-        threshold: of the curve's score; None takes, per environment, the best final score of an agent without spawn actions, or 0.9
-            where there is none.
+        threshold: of the curve's score; None takes, per environment, where the curve of the best agent without spawn actions ends, or
+            0.9 where there is none.
         mode: the curve that the threshold is on.
 
     Raises:
@@ -97,6 +99,7 @@ def compare(results: Sequence[Result], threshold: float | None = None, mode: str
                 "spawn": bool(members[0].get("spawn")),
                 "measure": key,
                 **{way: _scores(members, way, key) for way in ("greedy", "sampled")},
+                "curve_end": float(statistics.iqm(np.array([member["curve"][-1][mode][key] for member in members], np.float64))),
                 "steps_per_second": sum(member.get("steps_per_second", 0.0) for member in members) / len(members),
             }
         )
@@ -129,4 +132,4 @@ def _threshold(rows: Sequence[dict[str, Any]], row: dict[str, Any], mode: str) -
     rivals = [other for other in rows if other["environment"] == row["environment"] and not other["spawn"]]
     if not rivals:
         return 0.9
-    return max(float(other[mode]["iqm"]["value"]) for other in rivals)
+    return max(float(other["curve_end"]) for other in rivals)

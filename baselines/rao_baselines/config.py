@@ -67,9 +67,7 @@ def read_blocks(algorithm: Algorithm, path: Path | None = None) -> dict[str, dic
     return blocks
 
 
-def load_settings(
-    algorithm: Algorithm, env_id: str, overrides: Mapping[str, Any] | None = None, path: Path | None = None
-) -> Settings:
+def load_settings(algorithm: Algorithm, env_id: str, overrides: Mapping[str, Any] | None = None, path: Path | None = None) -> Settings:
     """The settings for `env_id`: its own block or `default`, with `overrides` (dotted keys reach into mappings) on top.
 
     Raises:

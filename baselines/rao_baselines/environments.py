@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-import rao_envs  # noqa: F401 - registers the ids
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+import rao_envs
 from rao_baselines.config import Settings
 from rao_baselines.errors import UserError, did_you_mean
 
@@ -27,7 +27,7 @@ def resolve_id(env_id: str) -> str:
             raise UserError(str(error)) from error
         except gym.error.Error:
             pass
-        if (versions := [name for name in gym.registry if name.rpartition("-v")[0] == candidate]):
+        if versions := [name for name in gym.registry if name.rpartition("-v")[0] == candidate]:
             return max(versions, key=lambda name: int(name.rpartition("-v")[2]))
     ours = rao_envs.registered_ids()
     bare = env_id.removeprefix(PREFIX)
@@ -61,9 +61,9 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
     Raises:
         UserError: arguments that the environment does not take.
     """
-    from rao_agents import make_vec_env
     from stable_baselines3.common.env_util import make_vec_env as make_plain_vec_env
 
+    from rao_agents import make_vec_env
     from rao_baselines.wrappers import VecStackObservations, VecStepPenalty
 
     arguments = environment_arguments(settings, env_id, spawn)

@@ -10,7 +10,7 @@ class UserError(ValueError):
     """Something the user asked for that cannot be done; the message says what is allowed."""
 
 
-class Interrupted(Exception):
+class StoppedError(Exception):
     """A run that was stopped on request after saving everything needed to go on."""
 
 
@@ -22,7 +22,7 @@ def nearest(word: str, known: Iterable[str], n: int = 3) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """" Did you mean ...?" with a leading space, or all that is known when nothing is near."""
+    """A hint for a message, with a leading space: the nearest known words, or all of them when nothing is near."""
     names = list(known)
     close = nearest(word, names)
     if close:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rao_envs
 import torch as th
-from rao_envs import Evaluation
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
+import rao_envs
 from rao_baselines.spec import FIRST_SEED
 from rao_baselines.wrappers import MASK, Stacker
+from rao_envs import Evaluation
 
 MODES = ("greedy", "sampled")
 ROWS = 64
@@ -85,7 +85,7 @@ class AdaptedModel:
     batched = True
 
     def __init__(self, model: Model, frame_stack: int) -> None:
-        self.model = model
+        self.model: Any = model
         self.policy: Any = getattr(model, "policy", model)
         self.frame_stack = frame_stack
         self.__name__ = type(model).__name__
@@ -130,7 +130,7 @@ class AdaptedModel:
                 greedy = self.policy._predict(tensors, deterministic=True, **masks).cpu().numpy()
                 if deterministic:
                     return np.asarray(greedy, np.int64)
-                epsilon = self.model.exploration_rate  # type: ignore[union-attr]
+                epsilon = float(self.model.exploration_rate)
                 chance = np.full((len(greedy), n), epsilon / n)
                 chance[np.arange(len(greedy)), greedy] += 1.0 - epsilon
             else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rao_baselines.spec import TrainSpec
 
-STRONGEST = "ppo_dense"
+STRONGEST = "maskable_ppo_dense"
 """The monolithic agent that came out best of tuning on Maze-20x20; it stands for its kind on the other structures."""
 MILLION = 1_000_000
 
@@ -69,9 +69,7 @@ def _structure(structure: str) -> tuple[Experiment, Experiment]:
     best = next(row for row in NESTED if row.name == STRONGEST)
     kwargs = {"env_kwargs.structure": structure}
     return (
-        Experiment(
-            f"recursive_ppo_{structure}", "recursive", structure, "recursive_ppo", "RAO/Maze-20x20-v0", 3, 400_000, kwargs, LARGER
-        ),
+        Experiment(f"recursive_ppo_{structure}", "recursive", structure, "recursive_ppo", "RAO/Maze-20x20-v0", 3, 400_000, kwargs, LARGER),
         Experiment(
             f"{STRONGEST}_{structure}", best.label, structure, best.algorithm, best.env_id, 3, MILLION, best.overrides | kwargs, LARGER
         ),
@@ -80,11 +78,12 @@ def _structure(structure: str) -> tuple[Experiment, Experiment]:
 
 NESTED = (
     _nested("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-    _nested("ppo_dense", "PPO, dense", "ppo", 5, MILLION, **DENSE),
-    _nested("ppo_sparse", "PPO, sparse", "ppo", 5, MILLION, **SPARSE),
+    _nested("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION, **DENSE),
+    _nested("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 5, MILLION, **SPARSE),
     _nested("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 5, 400_000, **SPARSE),
     _nested("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, **DENSE),
-    _nested("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION, **DENSE),
+    _nested("ppo_dense", "PPO, dense", "ppo", 5, MILLION, **DENSE),
+    _nested("ppo_sparse", "PPO, sparse", "ppo", 3, MILLION, **SPARSE),
     _nested("a2c_dense", "A2C, dense", "a2c", 3, MILLION, **DENSE),
     _nested("dqn_dense", "DQN, dense", "dqn", 3, MILLION, **DENSE),
     _nested("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 3, MILLION, **DENSE),

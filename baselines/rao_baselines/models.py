@@ -6,13 +6,13 @@ import warnings
 from typing import Any
 
 import torch as th
-from rao_agents import RecursivePPO, schedules
-from rao_agents.extractors import SharedMLPExtractor
 from stable_baselines3.common import torch_layers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from rao_agents import RecursivePPO, schedules
+from rao_agents.extractors import SharedMLPExtractor
 from rao_baselines.algorithms import Algorithm
 from rao_baselines.config import SCHEDULED, Settings
 from rao_baselines.errors import UserError, did_you_mean
@@ -61,6 +61,9 @@ def make_model(algorithm: Algorithm, settings: Settings, env: VecEnv, *, seed: i
     """The algorithm, ready to learn.
 
     Args:
+        algorithm: its row.
+        settings: checked ones.
+        env: to learn in.
         seed: of the network, the environment's action space and the minibatches.
         device: for instance "cpu".
         log: a folder for TensorBoard.
@@ -80,7 +83,7 @@ def make_model(algorithm: Algorithm, settings: Settings, env: VecEnv, *, seed: i
         with warnings.catch_warnings():
             # A rollout that minibatches do not divide evenly is a matter of taste.
             warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
-            return cls(settings.policy, env, seed=seed, device=device, tensorboard_log=log, **arguments)  # type: ignore[call-arg, arg-type]
+            return cls(settings.policy, env, seed=seed, device=device, tensorboard_log=log, **arguments)
     except (TypeError, ValueError, AssertionError, KeyError) as error:
         raise UserError(f"{algorithm.name} cannot be made with these settings: {error}") from error
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,9 +23,9 @@ PATIENCE = 120.0
 
 
 class Event(NamedTuple):
-    """News of one run: `kind` is "start", "progress", "done", "failed" or "stopped"; `data` its message."""
+    """News of one run; `kind` is "start", "progress", "done", "failed" or "stopped"; `data` its message."""
 
-    index: int
+    run: int  # position in the list of specs
     kind: str
     data: dict[str, Any]
 
@@ -87,10 +87,8 @@ class _Worker:
     def ask_to_stop(self) -> None:
         """Let it save and end: the end of its input is the request."""
         assert self.process.stdin is not None
-        try:
+        with suppress(OSError):
             self.process.stdin.close()
-        except OSError:
-            pass
 
 
 def run_all(
@@ -126,10 +124,10 @@ def run_all(
                 event = None
             if event is not None:
                 if event.kind in outcome:
-                    outcome[event.kind].append(event.index)
-                    del running[event.index]
-                if on_event(event) is True and event.index in running:
-                    running[event.index].ask_to_stop()
+                    outcome[event.kind].append(event.run)
+                    del running[event.run]
+                if on_event(event) is True and event.run in running:
+                    running[event.run].ask_to_stop()
             if deadline is None and should_stop():
                 deadline = time.monotonic() + PATIENCE
                 for worker in running.values():

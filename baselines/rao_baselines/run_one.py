@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rao_baselines.errors import Interrupted, UserError
+from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.pool import stop_requests
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
             resume = (spec.folder() / "config.json").is_file()
             result = train(spec, resume=resume, report=report, should_stop=lambda: asked() or orphaned.is_set())
-    except Interrupted as stop:
+    except StoppedError as stop:
         emit({"stopped": str(stop)})
         return 130
     except (UserError, OSError, TypeError, json.JSONDecodeError) as error:

@@ -12,8 +12,10 @@ from rao_baselines.errors import UserError
 
 
 class RunFolder:
-    """Files of one run: `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is
-    unfinished), `evaluation-*.json` (the final episodes) and `result.json`.
+    """Where a run's files are.
+
+    `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is unfinished), `evaluation-*.json` (the final episodes) and
+    `result.json`.
     """
 
     def __init__(self, path: Path) -> None:

@@ -16,6 +16,7 @@ from rao_baselines.config import Settings
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
+
 @dataclass(frozen=True)
 class Choice:
     """One of a few values."""
@@ -148,6 +149,8 @@ def suggest(trial: BaseTrial, space: Space, settings: Settings) -> dict[str, Any
 def describe(space: Space) -> dict[str, Any]:
     """The space as plain data, to be kept with a study's result."""
     return {
-        name: list(found.options) if isinstance(found, Choice) else {"low": found.low, "high": found.high, "log": True, "linear": found.linear}
+        name: list(found.options)
+        if isinstance(found, Choice)
+        else {"low": found.low, "high": found.high, "log": True, "linear": found.linear}
         for name, found in space.items()
     }

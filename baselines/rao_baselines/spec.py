@@ -10,7 +10,6 @@ from rao_baselines.config import Settings
 from rao_baselines.errors import UserError
 from rao_baselines.runs import slug
 
-
 MAX_SEED = 1_000_000
 """Seeds of runs are below this, so that those of their generators stay below 2**32, all that NumPy's old ones take."""
 MAX_ENVS = 4096

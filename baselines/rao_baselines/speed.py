@@ -98,6 +98,7 @@ def vector_steps(env_id: str, n: int, seconds: float) -> float:
 def sb3_steps(n: int, seconds: float) -> float:
     """Steps per second of the Stable-Baselines3 adapter, random actions."""
     import numpy as np
+
     from rao_agents import make_vec_env
 
     env = make_vec_env(OURS, n, SEED)
@@ -136,7 +137,7 @@ def training(algorithm: str, seconds: float) -> float:
             self.last = now
             # At least two rollouts, so that there is something to divide by.
             if self.first is not None and now[0] > self.first[0] and now[1] - self.first[1] > seconds:
-                raise _Enough
+                raise _EnoughError
 
     # The same settings and environment for both: what differs is the algorithm.
     settings = load_settings(find_algorithm("recursive_ppo"), OURS)
@@ -151,7 +152,7 @@ def training(algorithm: str, seconds: float) -> float:
     clock = Clock()
     try:
         make_model(row, settings, env, seed=SEED, device="cpu").learn(10**9, callback=clock)
-    except _Enough:
+    except _EnoughError:
         pass
     finally:
         env.close()
@@ -160,7 +161,7 @@ def training(algorithm: str, seconds: float) -> float:
     return (clock.last[0] - clock.first[0]) / (clock.last[1] - clock.first[1])
 
 
-class _Enough(Exception):
+class _EnoughError(Exception):
     """Measured long enough."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,7 @@ def steps_to(points: Sequence[dict[str, Any]], threshold: float, mode: str = "sa
     """Environment steps until the curve first reaches `threshold`, linear between its points; None if it never does."""
     previous: tuple[float, float] | None = None
     for point in points:
-        steps, value = float(point["steps"]), point[mode][key]
+        steps, value = float(point["steps"]), cast("float | None", point[mode][key])
         if value is None:
             return None
         if value >= threshold:

@@ -51,11 +51,15 @@ def run_suite(
     """Run what has no result yet, `jobs` at a time; every finished run is kept at once, whatever happens to the others.
 
     Args:
+        rows: the experiments.
         out: folder of the results, kept in version control.
         work: folder of the runs themselves, models and checkpoints included.
-        scale, episodes: shorten the runs and the final scores for a trial.
+        jobs: processes at a time.
+        scale: shortens the runs, for a trial.
+        episodes: of the final scores.
         on_start: told which runs are to be done.
         on_event: told what happens.
+        should_stop: asked often; True lets the running ones save and starts no more.
 
     Returns:
         Names of runs by outcome: "kept" (there before), "done", "failed", "stopped", "waiting".
@@ -67,10 +71,10 @@ def run_suite(
     on_start(todo)
 
     def note(event: Event) -> None:
-        row, spec = todo[event.index]
+        row, spec = todo[event.run]
         if event.kind == "done":
             write_json(result_path(out, row, spec.seed), read_json(spec.folder() / "result.json"))
-        on_event(todo[event.index], event)
+        on_event(todo[event.run], event)
 
     outcome = run_all([spec for _, spec in todo], jobs, note, should_stop)
     names = {kind: [_run_name(*todo[i]) for i in indices] for kind, indices in outcome.items()}
@@ -116,7 +120,7 @@ def aggregate(rows: Sequence[Experiment], out: Path) -> dict[str, Any]:
 
 def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One experiment over its seeds."""
-    ids = {row.env_id: "final"} | {env_id: "transfer" for env_id in row.transfer}
+    ids = {row.env_id: "final"} | dict.fromkeys(row.transfer, "transfer")
     scores: dict[str, Any] = {}
     for env_id, where in ids.items():
         for mode in MODES:
@@ -140,20 +144,16 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
     }
 
 
-def compare_group(
-    members: Sequence[Experiment], results: dict[str, list[dict[str, Any]]], summaries: dict[str, Any]
-) -> dict[str, Any]:
+def compare_group(members: Sequence[Experiment], results: dict[str, list[dict[str, Any]]], summaries: dict[str, Any]) -> dict[str, Any]:
     """The strongest monolithic agent of a group, and how many steps every other one needs to reach its final score."""
     monolithic = [row for row in members if not results[row.name][0]["spawn"]]
     if not monolithic:
         return {"strongest_monolithic": None}
     key = slug(members[0].env_id)
 
-    def final(row: Experiment) -> float:
-        return float(summaries[row.name]["scores"][key]["sampled"]["iqm"]["value"])
-
-    best = max(monolithic, key=final)
-    threshold = final(best)
+    best = max(monolithic, key=lambda row: float(summaries[row.name]["scores"][key]["sampled"]["iqm"]["value"]))
+    # On the curve's own seeds, where the others are timed.
+    threshold = float(statistics.iqm(np.array([r["curve"][-1]["sampled"]["success"] for r in results[best.name]])))
     reached = {}
     for row in members:
         steps = [statistics.steps_to(r["curve"], threshold) for r in results[row.name]]

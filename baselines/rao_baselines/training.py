@@ -8,23 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch as th
-from rao_agents import load_safely, save_safely
-from rao_envs import Evaluation
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.vec_env import VecEnv
 
+from rao_agents import load_safely, save_safely
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
 from rao_baselines.environments import environment_arguments, make_training_env, resolve_id
-from rao_baselines.errors import Interrupted, UserError
+from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
 from rao_baselines.provenance import provenance
 from rao_baselines.runs import RunFolder, read_json, write_json
 from rao_baselines.spec import TrainSpec, check_spec, training_seed
+from rao_envs import Evaluation
 
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint is written at the first evaluation that comes this long after the last one."""
@@ -53,14 +53,15 @@ def train(
     """Train, score, and leave the run's files behind. Returns what `result.json` holds.
 
     Args:
+        spec: what to train.
         resume: go on from the folder's checkpoint; a finished run returns its result at once.
         report: called about every rollout.
-        should_stop: asked between rollouts; True saves a checkpoint and raises `Interrupted`.
+        should_stop: asked between rollouts; True saves a checkpoint and raises `StoppedError`.
         overwrite: allow a folder that already holds a run.
 
     Raises:
         UserError: settings that cannot be used, or a folder in use or without what resuming needs.
-        Interrupted: stopped by `should_stop`; the message names the folder.
+        StoppedError: stopped by `should_stop`; the message names the folder.
     """
     algorithm = find_algorithm(spec.algorithm)
     spec.env_id = resolve_id(spec.env_id)
@@ -99,7 +100,9 @@ def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: b
         return
     if folder.config.is_file() and not overwrite:
         state = "a finished run" if folder.finished else "an unfinished run"
-        raise UserError(f"{folder.path} already holds {state}: pass --resume to go on with it, --overwrite to start again, or another --out")
+        raise UserError(
+            f"{folder.path} already holds {state}: pass --resume to go on with it, --overwrite to start again, or another --out"
+        )
     for path in (folder.result, folder.curve, folder.model, folder.checkpoint):
         path.unlink(missing_ok=True)
     write_json(folder.config, config)
@@ -175,7 +178,7 @@ class _Run(BaseCallback):
         if stop or (due and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS):
             self._save_checkpoint()
         if stop:
-            raise Interrupted(f"stopped at {steps:,} of {self.total:,} steps; everything is in {self.folder.path}")
+            raise StoppedError(f"stopped at {steps:,} of {self.total:,} steps; everything is in {self.folder.path}")
         self.report(Progress(steps, self.total, self.points[-1]))
         self.clock = time.perf_counter()
 

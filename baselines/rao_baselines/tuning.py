@@ -75,8 +75,11 @@ def tune(
     """Run the study, going on with the one in `path` if there is one; `path` is written after every batch of trials.
 
     Args:
+        spec: the study.
+        path: its file.
         work: folder for the trials' runs.
         on_event: told what happens to which trial.
+        should_stop: asked often; True lets running trials save and starts no more.
 
     Returns:
         What the file holds: all trials and the best.
@@ -148,7 +151,7 @@ def _run(
     failures: dict[int, str] = {}
 
     def note(event: Event) -> bool:
-        index = event.index
+        index = event.run
         on_event(trials[index].number, event)
         if event.kind == "failed":
             failures[index] = str(event.data["error"])

@@ -33,16 +33,18 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; the first column is left-aligned, all others right-aligned. Never cut off: a pipe gets all of it."""
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for row in rows:
-        table.add_row(*row)
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[str] = ()) -> None:
+    """A table; the first column and those named in `text` are left-aligned, all others right-aligned. A pipe gets all of it."""
     console = out()
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
+    if title:
+        console.print(title, style="italic", soft_wrap=True)
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 or column in text else "right", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
 
 

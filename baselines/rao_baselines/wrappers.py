@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from rao_agents.training_state import WRAPPERS
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from rao_agents.training_state import WRAPPERS
 
 MASK = "action_mask"
 Arrays = dict[str, npt.NDArray[Any]]
@@ -65,8 +66,7 @@ class Stacker:
         if not isinstance(observation, dict):
             return self.peek({"": observation}, i)[""]
         return {
-            key: array if key == MASK else np.concatenate([self.frames[key][i, 1:].ravel(), array])
-            for key, array in observation.items()
+            key: array if key == MASK else np.concatenate([self.frames[key][i, 1:].ravel(), array]) for key, array in observation.items()
         }
 
 

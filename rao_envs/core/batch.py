@@ -85,7 +85,9 @@ class RecursiveBatch:
                 "action_mask": spaces.MultiBinary(len(self.action_names)),
             }
         )
-        self.shapes = tuple((name, self.observation_space[name].shape) for name in Observation._fields)
+        self.shapes: tuple[tuple[str, tuple[int, ...]], ...] = tuple(
+            (name, self.observation_space[name].shape or ()) for name in Observation._fields
+        )
         self.action_space = spaces.Discrete(len(self.action_names))
         self.buffers = Observation(
             task=np.zeros((n, math.prod(domain.task_space.shape)), domain.task_space.dtype),
@@ -127,7 +129,8 @@ class RecursiveBatch:
     @property
     def done(self) -> npt.NDArray[np.bool_]:
         """Which instances' episodes are over, bool (n,)."""
-        return np.logical_or(self.stack.episodes["terminated"], self.stack.episodes["truncated"])
+        over: npt.NDArray[np.bool_] = self.stack.episodes["terminated"] | self.stack.episodes["truncated"]
+        return over
 
     def seed(self, i: int, seed: int) -> None:
         """Start instance `i`'s random stream from `seed`, an integer in [0, 2**64)."""
@@ -180,13 +183,14 @@ class RecursiveBatch:
             ValueError: the state is not one of this configuration of this environment, or is incomplete. Nothing is changed then.
         """
         targets = self.arrays()
-        if not isinstance(state, Mapping) or set(state) != {*targets, "fingerprint"}:
+        given: object = state  # a stranger may pass anything
+        if not isinstance(given, Mapping) or set(given) != {*targets, "fingerprint"}:
             raise ValueError("not a state of this environment: pass what get_state() returned, whole")
         if state["fingerprint"] != self.fingerprint:
             raise ValueError("this state belongs to another environment or to other keyword arguments (its fingerprint differs)")
         for name, target in targets.items():
-            value = state[name]
-            if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != target.dtype or value.shape != target.shape[1:]:
+            value: Any = state[name]
+            if not isinstance(value, np.ndarray | np.generic) or value.dtype != target.dtype or value.shape != target.shape[1:]:
                 raise ValueError(f"{name} in the state must be {target.dtype} of shape {target.shape[1:]}")
         for name, target in targets.items():
             target[i] = state[name]
@@ -223,7 +227,7 @@ class RecursiveBatch:
             *(array if field in self.domain.shared else array[:1].copy() for field, array in zip(self.state._fields, self.state, strict=True))
         )
         child.stack = CallStack(*(array[:1].copy() for array in self.stack))
-        child.buffers = Observation(*(array[:1].copy() for array in self.buffers))
+        child.buffers = Observation(*[array[:1].copy() for array in self.buffers])  # type: ignore[arg-type]
         child._link()
         child.kernels.become_child(child.state, child.stack, child.buffers, 0, k)
         return child
@@ -232,7 +236,7 @@ class RecursiveBatch:
         """A digest of instance 0's whole state: what tells a detached child of this very moment from any other."""
         digest = hashlib.sha256(self.fingerprint.encode())
         for array in self.arrays().values():
-            digest.update(np.ascontiguousarray(array[:1]).view(np.uint8))
+            digest.update(array[:1].tobytes())
         return digest.hexdigest()
 
     def take_back(self, children: Sequence[RecursiveBatch]) -> tuple[dict[str, Any], ...]:

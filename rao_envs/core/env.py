@@ -81,7 +81,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
     def _attach(self, batch: RecursiveBatch) -> None:
         self.batch = batch
         self.domain = batch.domain
-        self.observation_space = batch.observation_space
+        self.observation_space = batch.observation_space  # type: ignore[assignment]  # Gymnasium: Space is invariant
         self.action_space = batch.action_space
         self.feedback = batch.feedback
         self.spawn_actions = batch.spawn_actions
@@ -166,7 +166,8 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, bool (n_actions,): sb3-contrib's convention."""
-        return self.batch.buffers.action_mask[0].astype(np.bool_)
+        mask: npt.NDArray[np.bool_] = self.batch.buffers.action_mask[0].astype(np.bool_)
+        return mask
 
     def get_state(self) -> dict[str, Any]:
         """Everything about the running episode, as arrays nobody else holds; `set_state` goes on from there exactly.

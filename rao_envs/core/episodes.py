@@ -465,4 +465,5 @@ def _same(given: Any, computed: float | None) -> bool:
         return given is computed
     if not isinstance(given, (int, float)) or isinstance(given, bool):
         return False
-    return abs(given - computed) <= 1e-9 * max(1.0, abs(computed))
+    # The first comparison keeps integers too large for a float from the subtraction.
+    return abs(given) <= 2 * MAX_RETURN and abs(given - computed) <= 1e-9 * max(1.0, abs(computed))

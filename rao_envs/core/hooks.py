@@ -104,9 +104,10 @@ def _bind(hook: Callable[..., Any], state_type: type, kernel: Any) -> None:
 
     def choose(*arguments: Any) -> Any:
         domain = arguments[0]
-        if isinstance(domain, types.BaseNamedTuple) and domain.instance_class is state_type:
+        if isinstance(domain, types.BaseNamedTuple) and getattr(domain, "instance_class", None) is state_type:
             return implementation
         return None
 
     choose.__signature__ = inspect.signature(implementation)  # type: ignore[attr-defined]
-    overload(hook, jit_options={**OPTIONS, "forceinline": True, "_nrt": hook is begin})(choose)
+    options: Any = OPTIONS | {"forceinline": True, "_nrt": hook is begin}  # only making a task allocates
+    overload(hook, jit_options=options)(choose)

@@ -19,8 +19,7 @@ def interpreted() -> ModuleType:
     """The module `rao_envs.core.kernels`, uncompiled."""
     if NAME in sys.modules:
         return sys.modules[NAME]
-    assert kernels.__spec__ is not None and kernels.__spec__.origin is not None
-    spec = importlib.util.spec_from_file_location(NAME, kernels.__spec__.origin)
+    spec = importlib.util.spec_from_file_location(NAME, kernels.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     compiled = jit.jit, jit.lean, jit.inline

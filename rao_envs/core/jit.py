@@ -40,11 +40,11 @@ def inline(function: F) -> F:
     return _compile(function, forceinline=True, _nrt=False)
 
 
-OPTIONS = {"error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 """No ZeroDivisionError paths: kernels never divide by zero, and a function that may raise keeps its reference counting."""
 
 
-def _compile(function: F, **options: bool) -> F:
+def _compile(function: F, **options: Any) -> F:
     try:
         return numba.njit(cache=True, **OPTIONS, **options)(function)  # type: ignore[no-any-return]
     except RuntimeError:  # Numba found no writable cache directory (a read-only installation)

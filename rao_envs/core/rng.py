@@ -35,7 +35,8 @@ def next_u64(state: npt.NDArray[np.uint64]) -> np.uint64:
 @inline
 def below(state: npt.NDArray[np.uint64], n: int) -> int:
     """An integer in [0, n), 1 <= n < 2**32 (multiply-shift: the bias is below n / 2**32)."""
-    return np.int64(((next_u64(state) >> U32) * np.uint64(n)) >> U32)
+    # np.int64, not int: Numba keeps int() of an unsigned number unsigned.
+    return np.int64(((next_u64(state) >> U32) * np.uint64(n)) >> U32)  # type: ignore[return-value]
 
 
 @inline

@@ -85,7 +85,7 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         which = np.flatnonzero(mask)
         self.batch.prepare(which, options)
         super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
-        for i in which:
+        for i in which.tolist():
             value = seeds[i]
             if value is None and not self._begun[i]:
                 value = int(self.np_random.integers(2**63))

@@ -122,7 +122,7 @@ class MazeDomain(Domain):
         )
 
     def windows(self, task: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-        """`task` observations (..., size) as windows (..., 2, 5, 2r+1, 2r+1): [own level, cells], then the channels."""
+        """`task` observations (..., size) as windows (..., 2, 6, 2r+1, 2r+1): [own level, cells], then the channels."""
         return task.reshape(*task.shape[:-1], *self.window_shape)
 
     def prepare(self, state: kernels.MazeState, i: int, options: Mapping[str, Any]) -> None:

@@ -33,13 +33,13 @@ class MazeEnv(RecursiveEnv):
     ## Observation space
     | key | space | content |
     |---|---|---|
-    | `task` | `Box(0, 6, (810,), int8)` | two windows of 9 x 9 units around the agent: the frame's own level, then (for frames above it) the level of cells; channels: in the frame's region, open to the east, open to the south, target, trail. `env.unwrapped.domain.windows(task)` gives it the shape (2, 5, 9, 9) |
+    | `task` | `Box(0, 6, (972,), int8)` | two windows of 9 x 9 units around the agent: the frame's own level, then (for frames above it) the level of cells; channels: in the frame's region, open to the east, open to the south, target, trail, visits. `env.unwrapped.domain.windows(task)` gives it the shape (2, 6, 9, 9) |
     | `results` | `Box(-1, 1, (5,), int8)` | what the last child did by spawn action, since the frame's agent entered this unit: 1 succeeded, -1 failed, 0 not tried |
     | `call` | `Box(0, 1, (6,), float32)` | see `RecursiveEnv` |
     | `action_mask` | `MultiBinary(9)` | 1 where the action is allowed |
 
     The target channel marks the goal (on the window's border when it lies beyond: a direction), or the units just across the
-    side that the frame must leave by. The trail says how often each unit was entered since the frame began (6 = six times or more). What lies outside the frame's region is hidden. **Context**: 2 x 81 units per
+    side that the frame must leave by. The trail marks units visited since the frame began: 4 = at most one step per cell of the unit's side ago, 3 = four, 2 = twelve, 1 = earlier; visits counts how often the unit was entered since then (6 = six times or more). What lies outside the frame's region is hidden. **Context**: 2 x 81 units per
     call; nothing else survives a step (PROTOCOL rule 12). The monolithic twin sees exactly the root's observation.
 
     ## Rewards

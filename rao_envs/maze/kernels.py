@@ -26,10 +26,12 @@ SPAWN_TARGET = 8
 TO_GOAL = -1
 """A frame's aim: TO_GOAL, or the direction in which it must leave its region."""
 
-CHANNELS = 5
-"""Of a window: in the region; open to the east; open to the south; target; trail."""
+CHANNELS = 6
+"""Of a window: in the region; open to the east; open to the south; target; trail; visits."""
+JUST_NOW, RECENT, FAIRLY_RECENT = 1, 4, 12
+"""Ages, in steps per cell of a unit's side, up to which the trail shows 4, 3 and 2; older visits show 1, unvisited units 0."""
 MOST_VISITS = 6
-"""The trail counts visits up to here. Counts, not recency: the least visited way out of a loop stands out more at every turn, so that a
+"""Visits are counted up to here. The trail alone leaves deterministic agents in loops; with counts the least visited way out of a loop stands out more at every turn, so that a
 deterministic agent without memory gets out of it (node counting, Koenig and Szymanski 1999)."""
 
 CONFIG = np.dtype(
@@ -257,7 +259,7 @@ def open_child(domain: MazeState, stack: CallStack, i: int, action: int, k: int)
     child["c1"] = min((col + 1) * factor, lower["cols"])
     forget_results(domain, i, depth + 1)
     begin_trail(domain, stack, i, child["level"])
-    return max(1, np.int64(domain.config[0]["frame_budget"] * upper["side"]))
+    return max(1, int(domain.config[0]["frame_budget"] * upper["side"]))
 
 
 @inline
@@ -302,6 +304,15 @@ def progress(domain: MazeState, stack: CallStack, i: int) -> float:
 
 
 @inline
+def trail_mark(age: int, side: int) -> int:
+    """How recently a unit was visited, `age` steps ago: 4 (just now) down to 1 (long ago).
+
+    Counted in crossings of a unit, so that a frame that walks over blocks sees the same trail as one that walks over cells.
+    """
+    return 1 + (age <= RECENT * side) + (age <= FAIRLY_RECENT * side) + (age <= JUST_NOW * side)
+
+
+@inline
 def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: npt.NDArray[np.int8], at: int) -> None:
     """Draw the units of `level` around the agent, as the acting frame may see them.
 
@@ -310,7 +321,7 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
     radius = domain.config[0]["radius"]
     width = 2 * radius + 1
     area = width * width
-    region, east, south, target, trail = at, at + area, at + 2 * area, at + 3 * area, at + 4 * area
+    region, east, south, target, trail, visits = at, at + area, at + 2 * area, at + 3 * area, at + 4 * area, at + 5 * area
     depth = stack.episodes[i]["depth"]
     frame = domain.frames[i, depth]
     here = domain.place[i]
@@ -321,6 +332,7 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
     r1, c1 = min(frame["r1"] * scale, grid["rows"]), min(frame["c1"] * scale, cols)
     row, col = here["row"] // side, here["col"] // side
     first = stack.frames[i, depth]["start"] + 1
+    now = stack.episodes[i]["clock"] + 1
     m = map_of(domain, i)
     top, left = row - radius, col - radius
     row_from, row_to = max(r0, top), min(r1, row + radius + 1)
@@ -333,7 +345,9 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
             task[i, region + pixel + c] = 1
             task[i, east + pixel + c] = (bits >> EAST) & 1
             task[i, south + pixel + c] = (bits >> SOUTH) & 1
-            task[i, trail + pixel + c] = domain.visits[i, unit + c] if domain.seen[i, unit + c] >= first else 0
+            seen = domain.seen[i, unit + c]
+            task[i, trail + pixel + c] = trail_mark(now - seen, side) if seen >= first else 0
+            task[i, visits + pixel + c] = domain.visits[i, unit + c] if seen >= first else 0
     # Openings across the region's northern and western sides belong to units outside it.
     if r0 > top and r0 <= row + radius:
         for c in range(col_from, col_to):

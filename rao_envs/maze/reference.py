@@ -26,7 +26,7 @@ Cell = tuple[int, int]
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 """Row and column of the neighbour to the north, east, south and west."""
 
-REGION, OPEN_EAST, OPEN_SOUTH, TARGET, TRAIL = range(CHANNELS)
+REGION, OPEN_EAST, OPEN_SOUTH, TARGET, TRAIL, VISITS = range(CHANNELS)
 """Channels of a window (`rao_envs.maze.kernels.draw_window`)."""
 
 NOWHERE, OUT, EXPLORE, ARRIVE = range(4)
@@ -53,9 +53,7 @@ class ShortestPath(NamedTuple):
     cells: npt.NDArray[np.int64]  # (moves + 1, 2) rows and columns, start and goal included
 
 
-def shortest_path(
-    maze: gym.Env[Any, Any] | npt.NDArray[np.uint8], start: Cell | None = None, goal: Cell | None = None
-) -> ShortestPath:
+def shortest_path(maze: gym.Env[Any, Any] | npt.NDArray[np.uint8], start: Cell | None = None, goal: Cell | None = None) -> ShortestPath:
     """The ground truth: a shortest path; of several, the one that prefers north to east to south to west.
 
     Args:
@@ -80,9 +78,7 @@ def shortest_path(
         start, goal = start or places["agent"], goal or places["goal"]
     for name, cell in (("start", start), ("goal", goal)):
         if not (0 <= cell[0] < links.shape[0] and 0 <= cell[1] < links.shape[1]):
-            raise ValueError(
-                f"the {name} {cell} is outside the maze of {links.shape[0]} x {links.shape[1]} cells"
-            )
+            raise ValueError(f"the {name} {cell} is outside the maze of {links.shape[0]} x {links.shape[1]} cells")
     steps = np.empty(links.shape, np.int32)
     distances(np.ascontiguousarray(links), int(goal[0]), int(goal[1]), steps)
     row, col = int(start[0]), int(start[1])
@@ -119,19 +115,24 @@ class RecursiveSolver:
         state: Any = None,
         uniform: Any = 1.0,
     ) -> Any:
-        """The action for one observation (an int), or one per row (int64 (m,))."""
+        """The action for one observation (an int), or one per row (int64 (m,)).
+
+        Raises:
+            ValueError: not observations of a maze.
+        """
         task = observation["task"]
         width = math.isqrt(task.shape[-1] // (2 * CHANNELS))
-        windows = task.reshape(-1, 2, CHANNELS, width, width)
-        actions = np.empty(len(windows), np.int64)
-        act_all(
-            windows,
-            observation["results"].reshape(len(windows), -1),
-            np.asarray(mask, np.bool_).reshape(len(windows), -1),
-            np.broadcast_to(np.asarray(uniform, np.float64), len(windows)).copy(),
-            self.spawning,
-            actions,
-        )
+        # One compiled version for all callers; and compiled code checks no bounds.
+        tasks = np.atleast_2d(np.ascontiguousarray(task, np.int8))
+        results = np.atleast_2d(np.ascontiguousarray(observation["results"], np.int8))
+        masks = np.atleast_2d(np.ascontiguousarray(mask, np.bool_))
+        fit = tasks.shape[1] == 2 * CHANNELS * width**2 and results.shape[1] == 5 and masks.shape[1] in (4, 9)
+        if not fit or not len(tasks) == len(results) == len(masks):
+            shapes = f"task {tasks.shape}, results {results.shape}, mask {masks.shape}"
+            raise ValueError(f"not observations of a maze: {shapes}")
+        actions = np.empty(len(tasks), np.int64)
+        noise = np.full(len(tasks), uniform, np.float64)
+        act_all(tasks.reshape(-1, 2, CHANNELS, width, width), results, masks, noise, self.spawning, actions)
         return int(actions[0]) if task.ndim == 1 else actions
 
 
@@ -184,7 +185,7 @@ def choose_spawn(own: Window, results: npt.NDArray[np.int8], mask: npt.NDArray[n
     if purpose < EXPLORE:
         return -1
     row, col = neighbour(centre, centre, direction)
-    if own[TRAIL, row, col] > 0 and own[REGION, row, col] == 1:
+    if own[VISITS, row, col] > 0 and own[REGION, row, col] == 1:
         return -1
     return DIRECTIONS + direction
 
@@ -250,8 +251,8 @@ def walk(window: Window, closed: int, aim_row: int, aim_col: int) -> tuple[int, 
             use = EXPLORE
             cost += remaining(aims, row, col)
             next_row, next_col = neighbour(centre, centre, direction)
-            cost += TRODDEN * window[TRAIL, next_row, next_col]
-            if window[TRAIL, row, col] > 0:
+            cost += TRODDEN * window[VISITS, next_row, next_col]
+            if window[VISITS, row, col] > 0:
                 cost += VISITED
         elif here > 0 and not inside:
             use = OUT
@@ -287,7 +288,7 @@ def strayed(own: Window) -> int:
     while head < tail:
         row, col = queue[head, 0], queue[head, 1]
         head += 1
-        if own[TRAIL, row, col] > 0:
+        if own[VISITS, row, col] > 0:
             visited += 1
             farthest = steps[row, col]
         for k in range(DIRECTIONS):
@@ -308,7 +309,7 @@ def trodden_sides(window: Window) -> int:
     count = 0
     for k in range(DIRECTIONS):
         row, col = neighbour(centre, centre, k)
-        if is_open(window, centre, centre, k) and window[TRAIL, row, col] > 0:
+        if is_open(window, centre, centre, k) and window[VISITS, row, col] > 0:
             count += 1
     return count
 
@@ -322,8 +323,8 @@ def least_trodden(window: Window, uniform: float) -> int:
     for j in range(DIRECTIONS):
         k = (j + offset) % DIRECTIONS
         row, col = neighbour(centre, centre, k)
-        if is_open(window, centre, centre, k) and window[TRAIL, row, col] < best:
-            best, choice = window[TRAIL, row, col], k
+        if is_open(window, centre, centre, k) and window[VISITS, row, col] < best:
+            best, choice = window[VISITS, row, col], k
     return choice
 
 
@@ -349,9 +350,7 @@ def is_open(window: Window, row: int, col: int, direction: int) -> bool:
 def may_lead_out(window: Window, row: int, col: int) -> bool:
     """Whether a unit on the window's border may lead beyond it (to the north and west that does not show)."""
     last = window.shape[1] - 1
-    seen = (row == last and window[OPEN_SOUTH, row, col] == 1) or (
-        col == last and window[OPEN_EAST, row, col] == 1
-    )
+    seen = (row == last and window[OPEN_SOUTH, row, col] == 1) or (col == last and window[OPEN_EAST, row, col] == 1)
     return row == 0 or col == 0 or seen
 
 

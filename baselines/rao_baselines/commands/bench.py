@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rao_baselines import ui
-from rao_baselines.errors import Interrupted, UserError
+from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.places import images_folder, results_folder
 from rao_baselines.pool import Event, stop_requests
 
@@ -129,7 +129,7 @@ def maze(
     for name, reason in board.failures.items():
         ui.say(f"[bold red]failed[/bold red] {name}: {reason}")
     if outcome["stopped"] or (outcome["waiting"] and not outcome["failed"]):
-        raise Interrupted(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
+        raise StoppedError(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
     summary = suite.aggregate(SUITES["maze"], folder)
     figures = suite.draw(SUITES["maze"], folder, images_folder() if out is None else folder)
     if as_json:
@@ -154,7 +154,13 @@ def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
         ui.print_json(planned)
         return
     table = [
-        (row.name, row.group, str(row.seeds), ui.thousands(row.steps), f"{sum(p['finished'] for p in planned if p['experiment'] == row.name)}")
+        (
+            row.name,
+            row.group,
+            str(row.seeds),
+            ui.thousands(row.steps),
+            f"{sum(p['finished'] for p in planned if p['experiment'] == row.name)}",
+        )
         for row in rows
     ]
     ui.print_table("Experiments", ("name", "group", "seeds", "steps each", "finished"), table)
@@ -207,7 +213,9 @@ def show(summary: dict[str, Any]) -> None:
                 for mode in (("greedy", "sampled") if size == sizes[0] else ("sampled",))
             ]
             median = reached.get(name, {}).get("median")
-            rows.append((experiment["label"], str(len(experiment["seeds"])), ui.thousands(experiment["steps"]), *cells, ui.thousands(median)))
+            rows.append(
+                (experiment["label"], str(len(experiment["seeds"])), ui.thousands(experiment["steps"]), *cells, ui.thousands(median))
+            )
         columns = [f"{sizes[0]} greedy", f"{sizes[0]} sampled", *(f"{size} sampled" for size in sizes[1:])]
         ui.print_table(f"{group}: interquartile means over seeds", ("agent", "seeds", "steps", *columns, "steps to best monolithic"), rows)
         ui.out().print()

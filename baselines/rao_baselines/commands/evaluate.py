@@ -19,7 +19,9 @@ def command(
     env: Annotated[str, typer.Argument(help="Environment id; it need not be the one the agent was trained on.", show_default=False)],
     seeds: Annotated[int, typer.Option(help="How many of the fixed seeds; one episode each.")] = 100,
     first_seed: Annotated[int | None, typer.Option(help="Start of the list of seeds.", show_default="2**32")] = None,
-    greedy: Annotated[bool | None, typer.Option("--greedy/--sampled", help="One way of acting; both by default.", show_default=False)] = None,
+    greedy: Annotated[
+        bool | None, typer.Option("--greedy/--sampled", help="One way of acting; both by default.", show_default=False)
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--env-arg", "-e", metavar="KEY=VALUE", help="Keyword argument of the environment; may be given often."),
@@ -86,7 +88,10 @@ def command(
         return
     names = [name for name in results[modes[0]]["summary"] if any(results[mode]["summary"][name] is not None for mode in modes)]
     rows = [
-        (name.replace("_", " "), *(ui.interval(results[mode]["summary"][name], 3 if name in ("success", "return") else 1) for mode in modes))
+        (
+            name.replace("_", " "),
+            *(ui.interval(results[mode]["summary"][name], 3 if name in ("success", "return") else 1) for mode in modes),
+        )
         for name in names
     ]
     title = f"{loaded.name} on {env_id}, {seeds} fixed seeds: means with 95 % intervals"

@@ -30,7 +30,7 @@ def command(
         (e["id"], str(e["actions"]), str(e["monolithic_actions"]), f"{e['budget']:,}", str(e["levels"])) for e in listing["environments"]
     ]
     ui.print_table(
-        "Environments (the first id without -v0 means the newest version; spawn=False is the monolithic twin)",
+        "Environments (without -v0: the newest version; with spawn=False: the monolithic twin)",
         ("id", "actions", "of them primitive", "step budget", "levels"),
         environments,
     )
@@ -39,16 +39,17 @@ def command(
         "Algorithms (rao train ALGORITHM ENV)",
         ("name", "trains on", "what it is"),
         [(a["name"], "with spawn" if a["spawn"] else "monolithic twin", a["summary"]) for a in listing["algorithms"]],
+        text=("trains on", "what it is"),
     )
     ui.out().print()
-    ui.print_table("Built-in agents (rao evaluate AGENT ENV)", ("name", "what it is"), list(listing["agents"].items()))
+    ui.print_table("Built-in agents (rao evaluate AGENT ENV)", ("name", "what it is"), list(listing["agents"].items()), ("what it is",))
 
 
 def describe() -> dict[str, Any]:
     """Everything the listing shows, as plain data."""
     import gymnasium as gym
-    import rao_envs
 
+    import rao_envs
     from rao_baselines.agents import BUILTINS
     from rao_baselines.algorithms import TABLE
 

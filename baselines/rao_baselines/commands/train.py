@@ -10,7 +10,7 @@ import typer
 from rao_baselines import ui
 from rao_baselines.algorithms import find_algorithm
 from rao_baselines.config import parse_assignments
-from rao_baselines.errors import Interrupted
+from rao_baselines.errors import StoppedError
 from rao_baselines.pool import stop_requests
 
 NAME = "train"
@@ -25,7 +25,8 @@ def command(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; may be given often. Dots reach into mappings."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/ENV/ALGORITHM/SEED")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/ENV/NAME/SEED")] = None,
+    name: Annotated[str | None, typer.Option(help="What results call the run.", show_default="ALGORITHM")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, as if it had never stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that the folder already holds.")] = False,
     eval_every: Annotated[int | None, typer.Option(help="Steps between points of the curve.", show_default="a twentieth")] = None,
@@ -69,6 +70,7 @@ def command(
         device=device,
         threads=threads,
         tensorboard=tensorboard,
+        name=name,
     )
     from rao_baselines.training import Progress, train
 
@@ -81,8 +83,8 @@ def command(
 
         try:
             result = train(spec, resume=resume, report=report, should_stop=asked, overwrite=overwrite)
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}. Go on with the same command and --resume") from None
+        except StoppedError as stop:
+            raise StoppedError(f"{stop}. Go on with the same command and --resume") from None
     if as_json:
         ui.print_json(result)
     else:

@@ -10,7 +10,7 @@ import typer
 from rao_baselines import ui
 from rao_baselines.algorithms import find_algorithm
 from rao_baselines.config import parse_assignments
-from rao_baselines.errors import Interrupted
+from rao_baselines.errors import StoppedError
 from rao_baselines.places import results_folder
 from rao_baselines.pool import Event, stop_requests
 from rao_baselines.runs import slug
@@ -56,7 +56,7 @@ def command(
         board = _Board(bars, spec.trials, spec.steps)
         study = tune(spec, path, Path("runs") / "tuning" / name, board.note, asked)
         if asked():
-            raise Interrupted(f"stopped after {len(study['trials'])} of {trials} trials, kept in {path}; the same command goes on")
+            raise StoppedError(f"stopped after {len(study['trials'])} of {trials} trials, kept in {path}; the same command goes on")
     if as_json:
         ui.print_json(study)
         return
@@ -87,11 +87,21 @@ def show(study: dict[str, Any]) -> None:
     """The trials, the best first."""
     complete = sorted((t for t in study["trials"] if t["state"] == "COMPLETE"), key=lambda t: -t["value"])
     rows = [
-        (str(t["number"]), f"{t['value']:.3f}", f"{t['greedy']:.3f}", ", ".join(f"{k}={v}" for k, v in t["overrides"].items()) or "as in the file")
+        (
+            str(t["number"]),
+            f"{t['value']:.3f}",
+            f"{t['greedy']:.3f}",
+            ", ".join(f"{k}={v}" for k, v in t["overrides"].items()) or "as in the file",
+        )
         for t in complete[:10]
     ]
     others = len(study["trials"]) - len(complete)
-    ui.print_table(f"Best of {len(study['trials'])} trials ({others} pruned or failed)", ("trial", "sampled", "greedy", "settings"), rows)
+    ui.print_table(
+        f"Best of {len(study['trials'])} trials ({others} pruned or failed)",
+        ("trial", "sampled", "greedy", "settings"),
+        rows,
+        ("settings",),
+    )
 
 
 def _as_options(best: dict[str, Any] | None) -> str:

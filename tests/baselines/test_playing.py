@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from PIL import Image
+
+import rao_envs
+from rao_baselines import playing
+from rao_baselines.errors import UserError
+from rao_baselines.recording import film, save_gif
+
+ENV = "RAO/Maze-5x5-v0"
+NAMES = gym.make(ENV).unwrapped.action_names  # type: ignore[attr-defined]
+
+
+def script(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_scripted_play(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script(monkeypatch, "spawn_target w 1\nmumble\n\nds q w\n")
+    done = rao("play", "Maze-5x5", "--seed", 3, "--gif", tmp_path / "game", "--json")
+    assert done.code == 0
+    assert done.json == {
+        "seed": 3,
+        "actions": ["spawn_target", "north", "east", "east", "south"],
+        "steps": 5,
+        "success": None,
+        "return": 0.0,
+    }
+    assert "'mumble' is no action or key" in done.err
+    assert "[i] spawn_north" in done.err
+    assert "spawn target" in done.err  # the recursion tree
+    assert "\x1b" not in done.err
+    with Image.open(tmp_path / "game.gif") as picture:
+        assert picture.n_frames == 6
+
+
+def test_play_to_the_end_and_again(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    episode = rao_envs.evaluate(rao_envs.core.actors.RandomAgent(), ENV, [0], spawn=False).episodes[0]
+    solution = " ".join(str(action) for action in episode.actions)
+    script(monkeypatch, f"{solution} w\nr d")
+    done = rao("play", "Maze-5x5", "-e", "spawn=false")
+    assert ("solved" if episode.success else "not solved") + f" after {episode.steps} steps" in done.out
+    assert "seed 1" in done.out
+    script(monkeypatch, solution)
+    last = rao("play", "Maze-5x5", "-e", "spawn=false", "--json").json
+    assert (last["steps"], last["success"], last["return"]) == (episode.steps, episode.success, episode.return_)
+
+
+def test_play_in_a_window(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import pygame
+
+    from rao_envs.maze.viewer import MazeWindow
+
+    pressed = iter([(), ("w",), ("l", "up"), ("q",)])
+    monkeypatch.setattr(MazeWindow, "keys", lambda self: next(pressed))
+    done = rao("play", "Maze-5x5", "--window", "--json")
+    assert done.code == 0
+    first, second, third = done.json["actions"]
+    assert (first, second, third) == ("north", "spawn_east", "north")
+    pygame.display.quit()
+
+
+def test_keys() -> None:
+    table = playing.key_table(NAMES)
+    assert [table[key] for key in ("w", "d", "s", "a", "up", "right", "down", "left")] == [0, 1, 2, 3] * 2
+    assert [table[key] for key in ("i", "l", "k", "j", "t")] == [4, 5, 6, 7, 8]
+    assert all(table[name] == table[str(index)] == index for index, name in enumerate(NAMES))
+    assert playing.parse("wwd", table) == [0, 0, 1]
+    assert playing.parse(" NORTH ", table) == [0]
+    assert playing.parse("q", table) == [playing.QUIT]
+    # Whatever a family calls its actions, each has a key, and quitting stays possible.
+    other = playing.key_table(("q", "write_0", "spawn_all"))
+    assert (other["q"], other["0"], other["1"], other["spawn_all"]) == (playing.QUIT, 0, 1, 2)
+
+
+def test_single_keys_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    source = playing.KeySource(screen)
+    typed = iter([b"w", b"\x1b[A", b"\x1bOD", b"\x1b[Z", "é".encode(), b"\x04"])
+    monkeypatch.setattr("sys.stdin", type("Stdin", (), {"fileno": lambda self: 0})())
+    monkeypatch.setattr("os.read", lambda descriptor, count: next(typed))
+    assert [source.read() for _ in range(6)] == [["w"], ["up"], ["left"], ["unknown key"], ["é"], []]
+    source.show("text")
+    assert screen.getvalue().endswith("text\n")
+
+
+def test_films(tmp_path: Path) -> None:
+    episode = rao_envs.evaluate(rao_envs.core.actors.RandomAgent(), ENV, [5]).episodes[0]
+    frames = film(ENV, 5, episode.actions, max_frames=4)
+    assert len(frames) == min(4, episode.steps + 1)
+    assert frames[0].shape == frames[-1].shape
+    path = save_gif(frames, tmp_path / "film.txt", width=200)
+    assert path == tmp_path / "film.gif"
+    with Image.open(path) as picture:
+        assert picture.size[0] == 200
+        assert picture.info["loop"] == 0
+    with pytest.raises(UserError, match="offers no pictures"):
+        film(ENV, 0, [], {"sise": 3})
+
+
+def test_demo(rao: Callable[..., Any], tmp_path: Path) -> None:
+    options = ["--steps", 2100, "--env", "Maze-5x5", "--out", tmp_path / "demo"]
+    done = rao("demo", *options, "--json")
+    assert done.code == 0, done.err
+    assert {row["name"] for row in done.json["comparison"]["rows"]} == {"recursive_ppo", "maskable_ppo"}
+    assert all(Path(path).stat().st_size > 1000 for path in done.json["files"])
+    assert {Path(path).suffix for path in done.json["files"]} == {".png", ".svg", ".gif"}
+    again = rao("demo", *options)
+    assert "What to try next" in again.err
+    assert "maskable_ppo" in again.out
+    assert "start again with --fresh" in rao("demo", *options, "--seed", 1).err
+    assert json.loads((tmp_path / "demo" / "recursive_ppo" / "result.json").read_text())["seed"] == 0
