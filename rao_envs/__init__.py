@@ -7,14 +7,9 @@
 >>> print(rao_envs.evaluate(my_agent, "RAO/Maze-20x20", seeds=100))
 """
 
-from rao_envs.core.jit import refresh_cache
-
-# Before any kernel is imported: machine code built from other sources must not be loaded.
-refresh_cache()
-
-from rao_envs.core.episodes import Episode, Evaluation  # noqa: E402
-from rao_envs.core.evaluate import evaluate, replay, replay_all  # noqa: E402
-from rao_envs.registration import register_all, registered_ids  # noqa: E402
+from rao_envs.core.episodes import Episode, Evaluation
+from rao_envs.core.evaluate import evaluate, replay, replay_all
+from rao_envs.registration import register_all, registered_ids
 
 __version__ = "0.1.0"
 __all__ = ["Episode", "Evaluation", "__version__", "evaluate", "registered_ids", "replay", "replay_all"]

@@ -11,6 +11,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from rao_baselines.errors import UserError, nearest
+from rao_baselines.places import models_folder
 from rao_baselines.runs import read_json
 
 if TYPE_CHECKING:
@@ -76,13 +77,14 @@ def load_agent(name: str, env_id: str, env_kwargs: dict[str, Any]) -> Loaded:
 
 
 def find_model(name: str) -> Path:
-    """The model file that `name` means: a file, a run's folder, or a name without ".zip".
+    """The model file that `name` means: a file, a run's folder, a name without ".zip", or one of baselines/models.
 
     Raises:
         UserError: there is none.
     """
     path = Path(name)
-    for candidate in (path, path / "model.zip", path.with_name(path.name + ".zip")):
+    shipped = models_folder() / f"{path.name}.zip"
+    for candidate in (path, path / "model.zip", path.with_name(path.name + ".zip"), *([shipped] if name == path.name else [])):
         if candidate.is_file():
             return candidate
     if path.is_dir():

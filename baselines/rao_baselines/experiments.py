@@ -45,8 +45,8 @@ class Experiment:
                 steps=steps,
                 overrides=dict(self.overrides),
                 out=str(root / self.name / str(seed)),
-                eval_every=max(steps // 25, 1),
-                eval_episodes=min(episodes, 200),
+                eval_every=max(steps // 20, 1),
+                eval_episodes=min(episodes, 100),
                 final_episodes=episodes,
                 transfer=list(self.transfer),
                 name=self.name,
@@ -60,33 +60,32 @@ SPARSE = {"dense_weight": 0.0}
 DENSE = {"dense_weight": 1.0}
 
 
-def _nested(name: str, label: str, algorithm: str, seeds: int, steps: int, **overrides: Any) -> Experiment:
-    return Experiment(name, label, "nested", algorithm, "RAO/Maze-20x20-v0", seeds, steps, overrides, LARGER)
+def _nested(
+    name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any], transfer: tuple[str, ...] = ()
+) -> Experiment:
+    return Experiment(name, label, "nested", algorithm, "RAO/Maze-20x20-v0", seeds, steps, overrides, transfer)
 
 
 def _structure(structure: str) -> tuple[Experiment, Experiment]:
-    """A recursive and the strongest monolithic agent on another structure."""
+    """The recursive and the strongest monolithic agent on another structure."""
     best = next(row for row in NESTED if row.name == STRONGEST)
     kwargs = {"env_kwargs.structure": structure}
     return (
-        Experiment(f"recursive_ppo_{structure}", "recursive", structure, "recursive_ppo", "RAO/Maze-20x20-v0", 3, 400_000, kwargs, LARGER),
-        Experiment(
-            f"{STRONGEST}_{structure}", best.label, structure, best.algorithm, best.env_id, 3, MILLION, best.overrides | kwargs, LARGER
-        ),
+        Experiment(f"recursive_ppo_{structure}", "RecursivePPO", structure, "recursive_ppo", "RAO/Maze-20x20-v0", 3, 400_000, kwargs),
+        Experiment(f"{STRONGEST}_{structure}", best.label, structure, best.algorithm, best.env_id, 2, MILLION, best.overrides | kwargs),
     )
 
 
 NESTED = (
-    _nested("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-    _nested("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION, **DENSE),
-    _nested("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 5, MILLION, **SPARSE),
-    _nested("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 5, 400_000, **SPARSE),
-    _nested("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, **DENSE),
-    _nested("ppo_dense", "PPO, dense", "ppo", 5, MILLION, **DENSE),
-    _nested("ppo_sparse", "PPO, sparse", "ppo", 3, MILLION, **SPARSE),
-    _nested("a2c_dense", "A2C, dense", "a2c", 3, MILLION, **DENSE),
-    _nested("dqn_dense", "DQN, dense", "dqn", 3, MILLION, **DENSE),
-    _nested("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 3, MILLION, **DENSE),
+    _nested("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000, {}, LARGER),
+    _nested("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION, DENSE, LARGER),
+    _nested("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 3, MILLION, SPARSE),
+    _nested("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, SPARSE),
+    _nested("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, DENSE),
+    _nested("ppo_dense", "PPO, dense", "ppo", 2, MILLION, DENSE),
+    _nested("a2c_dense", "A2C, dense", "a2c", 3, MILLION, DENSE),
+    _nested("dqn_dense", "DQN, dense", "dqn", 2, MILLION, DENSE),
+    _nested("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 2, MILLION, DENSE),
 )
 MAZE = NESTED + tuple(row for structure in ("perfect", "rooms", "open") for row in _structure(structure))
 SUITES: dict[str, tuple[Experiment, ...]] = {"maze": MAZE}

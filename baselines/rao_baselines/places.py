@@ -17,6 +17,12 @@ def results_folder() -> Path:
     return relative(root / "baselines" / "results") if root else Path("rao-results")
 
 
+def models_folder() -> Path:
+    """For small trained models."""
+    root = source_root()
+    return relative(root / "baselines" / "models") if root else Path("rao-results") / "models"
+
+
 def images_folder() -> Path:
     """For figures that the documentation shows."""
     root = source_root()

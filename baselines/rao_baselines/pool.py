@@ -84,6 +84,15 @@ class _Worker:
             self.errors.append(line.rstrip())
             del self.errors[:-100]
 
+    def close(self) -> None:
+        """Let go of what is left of a process that has ended."""
+        for thread in self.threads:
+            thread.join(5)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
     def ask_to_stop(self) -> None:
         """Let it save and end: the end of its input is the request."""
         assert self.process.stdin is not None
@@ -125,7 +134,7 @@ def run_all(
             if event is not None:
                 if event.kind in outcome:
                     outcome[event.kind].append(event.run)
-                    del running[event.run]
+                    running.pop(event.run).close()
                 if on_event(event) is True and event.run in running:
                     running[event.run].ask_to_stop()
             if deadline is None and should_stop():
@@ -137,6 +146,8 @@ def run_all(
     finally:
         for worker in running.values():
             worker.process.kill()
+            worker.process.wait()
+            worker.close()
             outcome["stopped"].append(worker.index)
     outcome["waiting"] = waiting
     return outcome

@@ -167,6 +167,31 @@ def compare_group(members: Sequence[Experiment], results: dict[str, list[dict[st
     return {"strongest_monolithic": best.name, "threshold": threshold, "budget": best.steps, "steps_to_threshold": reached}
 
 
+def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Path) -> list[Path]:
+    """Write the policy of each experiment's median seed into `folder`, with its scores and provenance beside it.
+
+    Seeds whose run is no longer under `work` cannot be chosen; experiments without any are left out.
+    """
+    from rao_agents import load_safely, save_policy
+
+    written = []
+    for row in rows:
+        runs = [(spec, path) for spec in row.specs(work) if (path := result_path(out, row, spec.seed)).is_file()]
+        runs = [(spec, path) for spec, path in runs if (spec.folder() / "model.zip").is_file()]
+        if not runs:
+            continue
+        ranked = sorted(
+            ((read_json(path), spec) for spec, path in runs), key=lambda run: (run[0]["final"]["sampled"]["success"], -run[1].seed)
+        )
+        result, spec = ranked[len(ranked) // 2]
+        target = folder / f"{row.name}.zip"
+        save_policy(load_safely(spec.folder() / "model.zip", device="cpu").policy, target)
+        kept = {key: value for key, value in result.items() if key != "curve"}
+        write_json(target.with_suffix(".json"), kept | {"chosen": f"the median of {len(ranked)} seeds by sampled success"})
+        written += [target, target.with_suffix(".json")]
+    return written
+
+
 def draw(rows: Sequence[Experiment], out: Path, images: Path) -> list[Path]:
     """Learning curves, one figure per group of which there are results: `images`/maze-20x20-curves, -curves-rooms and so on."""
     from rao_baselines.figures import learning_curves

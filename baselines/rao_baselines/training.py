@@ -26,6 +26,9 @@ from rao_baselines.runs import RunFolder, read_json, write_json
 from rao_baselines.spec import TrainSpec, check_spec, training_seed
 from rao_envs import Evaluation
 
+NEVER = 10**9
+REPORT_SECONDS = 0.1
+"""Progress is reported at most so often, new points of the curve always."""
 CHECKPOINT_SECONDS = 60.0
 """A checkpoint is written at the first evaluation that comes this long after the last one."""
 
@@ -55,7 +58,7 @@ def train(
     Args:
         spec: what to train.
         resume: go on from the folder's checkpoint; a finished run returns its result at once.
-        report: called about every rollout.
+        report: called between rollouts, some times a second.
         should_stop: asked between rollouts; True saves a checkpoint and raises `StoppedError`.
         overwrite: allow a folder that already holds a run.
 
@@ -82,7 +85,11 @@ def train(
         run = _Run(spec, settings, spawn, folder, total, report, should_stop, past)
         callbacks = CallbackList([*schedule_callbacks(settings, model), run])
         if model.num_timesteps < total:
-            options: dict[str, Any] = {"callback": callbacks, "reset_num_timesteps": not past, "log_interval": 10**9}
+            options: dict[str, Any] = {
+                "callback": callbacks,
+                "reset_num_timesteps": not past,
+                "log_interval": 1 if spec.tensorboard else NEVER,
+            }
             if isinstance(model, MaskablePPO):
                 options["use_masking"] = is_masking_supported(env)
             model.learn(total - model.num_timesteps, **options)
@@ -161,6 +168,7 @@ class _Run(BaseCallback):
         self.spawn = spawn
         self.clock = time.perf_counter()
         self.saved_at = time.monotonic()
+        self.reported_at = 0.0
 
     def _on_training_start(self) -> None:
         self.clock = time.perf_counter()
@@ -179,7 +187,9 @@ class _Run(BaseCallback):
             self._save_checkpoint()
         if stop:
             raise StoppedError(f"stopped at {steps:,} of {self.total:,} steps; everything is in {self.folder.path}")
-        self.report(Progress(steps, self.total, self.points[-1]))
+        if due or time.monotonic() - self.reported_at > REPORT_SECONDS:
+            self.report(Progress(steps, self.total, self.points[-1]))
+            self.reported_at = time.monotonic()
         self.clock = time.perf_counter()
 
     def _stop_clock(self) -> None:

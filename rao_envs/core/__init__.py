@@ -1,0 +1,1 @@
+"""What every family shares: call stack, kernels, environments, evaluation. No knowledge of any domain."""

@@ -62,9 +62,7 @@ class Actor(Protocol):
         """One action per row, each in the action space."""
 
 
-def make_actor(
-    agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool
-) -> Actor:
+def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool) -> Actor:
     """The actor for an agent of any accepted kind.
 
     Raises:
@@ -159,13 +157,9 @@ class ModelActor:
                 "trained behind wrappers (stacked frames, say), evaluate a callable that does what they did."
             )
         if not deterministic and not hasattr(policy, "get_distribution"):
-            raise ValueError(
-                f"{name} has no action probabilities to sample from: evaluate it with deterministic=True"
-            )
+            raise ValueError(f"{name} has no action probabilities to sample from: evaluate it with deterministic=True")
         self.model, self.policy, self.n_actions, self.deterministic = model, policy, n_actions, deterministic
-        self.keys = (
-            tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
-        )
+        self.keys = tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
         self.masked = "action_masks" in inspect.signature(model.predict).parameters
         self.memory: tuple[npt.NDArray[np.float32], ...] | None = None
         if (shape := getattr(policy, "lstm_hidden_state_shape", None)) is not None:
@@ -185,9 +179,7 @@ class ModelActor:
         actions = np.empty(len(lanes), np.int64)
         waiting = np.arange(len(lanes))
         while len(waiting):
-            _, first = np.unique(
-                lanes[waiting], return_index=True
-            )  # one per lane; the others wait for another pass
+            _, first = np.unique(lanes[waiting], return_index=True)  # one per lane; the others wait for another pass
             members = waiting[first]
             actions[members] = self._choose(observations, now, members, lanes[members])
             waiting = np.delete(waiting, first)
@@ -224,13 +216,9 @@ class ModelActor:
                 kept[:, now.slots[members]] = new[:, lanes]
         return actions
 
-    def _probabilities(
-        self, chunk: Observations, memory: Any, masks: dict[str, Any]
-    ) -> tuple[npt.NDArray[Any], Any]:
+    def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
         """Action probabilities (ROWS, n_actions), and the recurrent state after this step."""
-        torch = sys.modules[
-            "torch"
-        ]  # loaded by whoever made the model; importing it is not this package's to do
+        torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
         self.policy.set_training_mode(False)
         with torch.no_grad():
             tensors, _ = self.policy.obs_to_tensor(chunk)
@@ -244,9 +232,7 @@ class ModelActor:
             return distribution.distribution.probs.cpu().numpy(), memory
 
 
-def differences(
-    expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation"
-) -> list[str]:
+def differences(expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation") -> list[str]:
     """In words, what keeps a model made for `expected` from reading `given`; it may leave entries unused."""
     if isinstance(expected, spaces.Dict) and isinstance(given, spaces.Dict):
         faults = []
@@ -260,11 +246,7 @@ def differences(
     shape, other = expected.shape, given.shape
     # Stable-Baselines3 turns images to channels first by itself, when it reads them too.
     turned = shape is not None and other is not None and len(other) == 3 and shape == (other[2], *other[:2])
-    same_range = (
-        not isinstance(expected, spaces.Discrete)
-        or not isinstance(given, spaces.Discrete)
-        or expected.n == given.n
-    )
+    same_range = not isinstance(expected, spaces.Discrete) or not isinstance(given, spaces.Discrete) or expected.n == given.n
     if same_kind and same_range and (shape == other or turned):
         return []
     return [f"{name} is {_outline(given)} here, it expects {_outline(expected)}"]
@@ -297,9 +279,7 @@ class CallableActor:
     looks = True
     lanes = 1
 
-    def __init__(
-        self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], n_actions: int, slots: int, *, deterministic: bool) -> None:
         self.function, self.n_actions, self.deterministic = function, n_actions, deterministic
         self.batched = bool(getattr(function, "batched", False))
         self.extras = self._extras()
@@ -314,15 +294,11 @@ class CallableActor:
             return ()
         extras = tuple(extra for extra in EXTRAS if extra in signature.parameters)
         if self.batched and "rng" in extras:
-            raise TypeError(
-                f"{name} is batched: it can have a parameter `uniform`, one number per row, but no `rng`"
-            )
+            raise TypeError(f"{name} is batched: it can have a parameter `uniform`, one number per row, but no `rng`")
         try:
             signature.bind(None, None, None, **dict.fromkeys(extras))
         except TypeError as error:
-            raise TypeError(
-                f"{name}{signature} cannot be called as (observation, mask, state): {error}"
-            ) from None
+            raise TypeError(f"{name}{signature} cannot be called as (observation, mask, state): {error}") from None
         return extras
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
@@ -340,11 +316,7 @@ class CallableActor:
 
     def _act_in_row(self, now: Moment, row: int, noise: float | None) -> int:
         observations, slot = now.observations, now.slots[row]
-        own = (
-            {key: array[row] for key, array in observations.items()}
-            if isinstance(observations, dict)
-            else observations[row]
-        )
+        own = {key: array[row] for key, array in observations.items()} if isinstance(observations, dict) else observations[row]
         extras: dict[str, Any] = {}
         for name in self.extras:
             if name == "rng":
@@ -358,22 +330,15 @@ class CallableActor:
             raise
         if isinstance(answer, tuple):
             if len(answer) != 2:
-                raise ValueError(
-                    f"the agent returned a tuple of {len(answer)} at {now.where(row)}; "
-                    "a tuple must be (action, state)"
-                )
+                raise ValueError(f"the agent returned a tuple of {len(answer)} at {now.where(row)}; a tuple must be (action, state)")
             answer, self.states[slot] = answer
         return self._checked(answer, now, row)
 
     def _act_at_once(self, now: Moment, noise: npt.NDArray[np.float64] | None) -> npt.NDArray[np.int64]:
         count, slots = len(now.slots), now.slots.tolist()
-        extras: dict[str, Any] = {
-            name: noise if name == "uniform" else self.deterministic for name in self.extras
-        }
+        extras: dict[str, Any] = {name: noise if name == "uniform" else self.deterministic for name in self.extras}
         try:
-            answer = self.function(
-                now.observations, now.masks, [self.states[slot] for slot in slots], **extras
-            )
+            answer = self.function(now.observations, now.masks, [self.states[slot] for slot in slots], **extras)
         except Exception as error:
             _note(error, f"{now.where(0)} and {count - 1} more")
             raise
@@ -401,15 +366,8 @@ class CallableActor:
     def _checked(self, action: Any, now: Moment, row: int) -> int:
         if isinstance(action, np.ndarray) and action.size == 1 and action.dtype.kind in "iu":
             action = action.item()
-        if (
-            not isinstance(action, (int, np.integer))
-            or isinstance(action, bool)
-            or not 0 <= action < self.n_actions
-        ):
-            raise ValueError(
-                f"the agent returned {action!r:.200} at {now.where(row)}; "
-                f"an action is an integer in [0, {self.n_actions})"
-            )
+        if not isinstance(action, (int, np.integer)) or isinstance(action, bool) or not 0 <= action < self.n_actions:
+            raise ValueError(f"the agent returned {action!r:.200} at {now.where(row)}; an action is an integer in [0, {self.n_actions})")
         return int(action)
 
 
@@ -425,9 +383,7 @@ class RandomAgent:
 
     batched = True
 
-    def __call__(
-        self, observation: Any, mask: npt.NDArray[np.bool_], state: Any = None, uniform: Any = 0.0
-    ) -> Any:
+    def __call__(self, observation: Any, mask: npt.NDArray[np.bool_], state: Any = None, uniform: Any = 0.0) -> Any:
         """The action for one observation (an int), or one per row (int64 (m,))."""
         allowed = np.atleast_2d(mask)
         allowed = allowed | ~allowed.any(axis=1, keepdims=True)
@@ -460,10 +416,7 @@ class TraceActor:
         short = now.steps >= self.lengths[rows]
         if short.any():
             first = int(np.argmax(short))
-            raise ValueError(
-                f"the trace of seed {now.seeds[first]} has {now.steps[first]} actions, "
-                "but the episode is not over after them"
-            )
+            raise ValueError(f"the trace of seed {now.seeds[first]} has {now.steps[first]} actions, but the episode is not over after them")
         return self.actions[rows, now.steps]
 
 

@@ -51,9 +51,7 @@ class Arena(Protocol):
     def observe(self, slots: Slots) -> tuple[Any, npt.NDArray[np.bool_]]:
         """Observations (m, ...) and masks (m, n_actions) of these slots, as arrays nobody else holds."""
 
-    def step(
-        self, slots: Slots, actions: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """Step these slots; returns rewards and which episodes are over, both (m,)."""
 
     def outcome(self, slot: int, steps: int) -> Outcome:
@@ -75,20 +73,13 @@ def make_arena(source: EnvSource, n: int, kwargs: dict[str, Any]) -> Arena:
         spec = find_spec(source) if isinstance(source, str) else source
         vector_class = _native(spec)
         if vector_class is not None:
-            own = {
-                name: value
-                for name, value in spec.kwargs.items()
-                if name not in ("num_envs", "vectorization_mode")
-            }
+            own = {name: value for name, value in spec.kwargs.items() if name not in ("num_envs", "vectorization_mode")}
             return BatchArena(vector_class(num_envs=n, **{**own, **kwargs}).batch, spec.id)
         return SingleArena([gym.make(spec, **kwargs) for _ in range(n)], spec.id)
     maker: Any = source
     if not callable(maker):
         hint = ": pass its id or its spec" if isinstance(maker, (gym.Env, gym.vector.VectorEnv)) else ""
-        raise TypeError(
-            "an environment is named by an id, a spec, or a class or function that makes one, "
-            f"not by {maker!r:.200}{hint}"
-        )
+        raise TypeError(f"an environment is named by an id, a spec, or a class or function that makes one, not by {maker!r:.200}{hint}")
     name = f"{maker.__module__}:{getattr(maker, '__qualname__', type(maker).__qualname__)}"
     if isinstance(maker, type) and issubclass(maker, RecursiveVectorEnv):
         return BatchArena(maker(num_envs=n, **kwargs).batch, name)
@@ -151,9 +142,7 @@ class BatchArena:
             observations, masks = {key: array[slots] for key, array in observations.items()}, masks[slots]
         return observations, masks.astype(np.bool_)
 
-    def step(
-        self, slots: Slots, actions: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """One step of the batch; all other slots are over, and it leaves those alone."""
         self._actions[slots] = actions
         self.batch.step(self._actions)
@@ -197,9 +186,7 @@ class SingleArena:
             return {key: np.stack([own[key] for own in observations]) for key in observations[0]}, masks
         return np.stack(observations), masks
 
-    def step(
-        self, slots: Slots, actions: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def step(self, slots: Slots, actions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """One step of each, in turn."""
         rewards, done = np.zeros(len(slots)), np.zeros(len(slots), np.bool_)
         for k, (slot, action) in enumerate(zip(slots.tolist(), actions.tolist(), strict=True)):

@@ -68,6 +68,7 @@ class RecursiveBatch:
         self.action_names = domain.primitives + (domain.spawns if spawn else ())
         self.spawn_actions = np.arange(len(domain.primitives), len(self.action_names), dtype=np.int64)
         self.state = domain.allocate(n, dense=feedback == "dense")
+        domain.check_state(self.state, n)
         self.stack: CallStack = allocate(
             n,
             budget=int(budget),
@@ -224,7 +225,7 @@ class RecursiveBatch:
         child: RecursiveBatch = object.__new__(type(self))
         child.__dict__.update(self.__dict__)
         child.state = type(self.state)(
-            *(array if field in self.domain.shared else array[:1].copy() for field, array in zip(self.state._fields, self.state, strict=True))
+            *(a if field in self.domain.shared else a[:1].copy() for field, a in zip(self.state._fields, self.state, strict=True))
         )
         child.stack = CallStack(*(array[:1].copy() for array in self.stack))
         child.buffers = Observation(*[array[:1].copy() for array in self.buffers])  # type: ignore[arg-type]
@@ -247,7 +248,7 @@ class RecursiveBatch:
         episode = self.stack.episodes[0]
         base, potential = int(episode["base"]), float(episode["potential"])
         returned: list[dict[str, Any]] = []
-        episode["dense"] = 0.0
+        dense = 0.0
         for child in children:
             other = child.stack.episodes[0]
             if len(children) == 1:  # all that an only child changed counts
@@ -257,10 +258,11 @@ class RecursiveBatch:
                 episode["base"] = base
             else:
                 self._merge(child)
-                episode["dense"] += other["dense"]
-                episode["potential"] += other["potential"] - potential
+                episode["potential"] += other["potential"] - potential  # what the child has been paid is not paid again
             self.kernels.take_back(self.state, self.stack, self.buffers, 0, bool(other["success"]))
             returned += self.returned(0)
+            dense += episode["dense"]
+        episode["dense"] = dense
         return tuple(returned)
 
     def _merge(self, child: RecursiveBatch) -> None:
@@ -304,7 +306,7 @@ def compilation_notice(domain: Domain) -> Iterator[None]:
         return
     _noticed.add(type(domain))
     text = f"rao_envs: compiling the kernels of {domain.name} for this machine (once; up to half a minute) ..."
-    timer = threading.Timer(1.5, lambda: print(text, file=sys.stderr, flush=True))
+    timer = threading.Timer(1.5, lambda: sys.stderr.write(text + "\n"))
     timer.daemon = True
     timer.start()
     try:

@@ -70,7 +70,7 @@ class Domain(ABC):
         With `dense`, the `progress` hook will be called.
         """
 
-    def prepare(self, state: Any, i: int, options: Mapping[str, Any]) -> None:  # noqa: B027  (optional by design)
+    def prepare(self, state: Any, i: int, options: Mapping[str, Any]) -> None:
         """Take `reset(options=...)` of instance `i` into account before the `begin` hook; raises ValueError for bad values."""
 
     def merge(self, state: Any, i: int, child: Any) -> None:
@@ -78,6 +78,17 @@ class Domain(ABC):
 
         `child` is the finished child's state (one instance). The default suits children that change nothing but their result.
         """
+
+    def check_state(self, state: Any, n: int) -> None:
+        """Raise TypeError unless `shared` and `per_frame` fit what `allocate` returned for `n` instances: a slip there corrupts joins."""
+        unknown = (self.shared | self.per_frame) - set(state._fields)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} names arrays that its state does not have: {', '.join(sorted(unknown))}")
+        for name, array in zip(state._fields, state, strict=True):
+            if name not in self.shared and array.shape[:1] != (n,):
+                raise TypeError(f"the first axis of {name} must be the {n} instance(s), but its shape is {array.shape}; or name it in `shared`")
+            if name in self.per_frame and array.shape[1:2] != (self.max_depth + 1,):
+                raise TypeError(f"the second axis of {name} must be the {self.max_depth + 1} depths, but its shape is {array.shape}")
 
     def frame_label(self, action: int) -> str:
         """A short name for the frame that spawn `action` (an index into all actions, -1 for the root) opened."""

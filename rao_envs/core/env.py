@@ -230,8 +230,8 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             *children: every child of the spawn under way, in any order, each run to its end; wrapped or not.
 
         Returns:
-            What the step that ended the child would have returned inline; for several children, `info["returned"]` and
-            `info["dense_reward"]` put those of all their last steps together.
+            What the step that ended the child would have returned inline. For several children `info["returned"]` puts together
+            what the steps that ended them would have. `info["dense_reward"]` is progress that no child was paid for: each is paid once.
 
         Raises:
             TypeError: something that is no environment of this suite.

@@ -155,9 +155,7 @@ class Evaluation:
     @property
     def table(self) -> npt.NDArray[Any]:
         """The records without their actions, RECORD (episodes,)."""
-        rows = [
-            (e.seed, -1 if e.success is None else e.success, e.return_, *_counts(e)) for e in self.episodes
-        ]
+        rows = [(e.seed, -1 if e.success is None else e.success, e.return_, *_counts(e)) for e in self.episodes]
         return np.array(rows, RECORD)
 
     def summary(self) -> dict[str, Interval | None]:
@@ -206,9 +204,7 @@ class Evaluation:
             "deterministic": self.deterministic,
             "n_actions": self.n_actions,
             "version": self.version,
-            "summary": {
-                name: None if value is None else value._asdict() for name, value in self.summary().items()
-            },
+            "summary": {name: None if value is None else value._asdict() for name, value in self.summary().items()},
             "episodes": [
                 {
                     **{name.rstrip("_"): getattr(episode, name) for name in _FIELDS},
@@ -254,9 +250,7 @@ class Evaluation:
         n_actions = _count(data["n_actions"], "n_actions", 1, MAX_COUNT)
         if not isinstance(data["episodes"], list) or not data["episodes"]:
             raise ValueError("episodes: must be a list of at least one episode")
-        episodes = tuple(
-            _read_episode(entry, f"episodes[{k}]", n_actions) for k, entry in enumerate(data["episodes"])
-        )
+        episodes = tuple(_read_episode(entry, f"episodes[{k}]", n_actions) for k, entry in enumerate(data["episodes"]))
         seeds: set[int] = set()
         for k, episode in enumerate(episodes):
             if episode.seed in seeds:
@@ -323,12 +317,7 @@ def decode_actions(text: str, n_actions: int) -> npt.NDArray[np.int64]:
         return actions
     parts = text.split(" ") if text else []
     for part in parts:
-        if (
-            not part.isdecimal()
-            or not part.isascii()
-            or part != str(int(part[:20]))
-            or int(part) >= n_actions
-        ):
+        if not part.isdecimal() or not part.isascii() or part != str(int(part[:20])) or int(part) >= n_actions:
             raise ValueError(f"{part!r:.60} is not one of the {n_actions} actions")
     return np.array(parts, np.int64)
 
@@ -455,9 +444,7 @@ def _check_summary(data: Any, expected: Mapping[str, Interval | None]) -> None:
         _take(data[name], place, Interval._fields)
         for part, number in value._asdict().items():
             if not _same(data[name][part], number):
-                raise ValueError(
-                    f"{place}.{part}: {data[name][part]!r:.60} does not follow from the episodes ({number!r})"
-                )
+                raise ValueError(f"{place}.{part}: {data[name][part]!r:.60} does not follow from the episodes ({number!r})")
 
 
 def _same(given: Any, computed: float | None) -> bool:

@@ -78,9 +78,7 @@ def evaluate(
         raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
     slots = min(_whole_number(batch_size), len(listed))
     with _arena(env_id, slots, env_kwargs) as arena:
-        actor = make_actor(
-            agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic)
-        )
+        actor = make_actor(agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic))
         name = f"{agent_name(agent)} on {arena.name}"
         with _reporter(progress, name) as report:
             episodes = run(arena, actor, listed, report)
@@ -95,9 +93,7 @@ def evaluate(
         )
 
 
-def replay(
-    env_id: EnvSource, seed: int, actions: Sequence[int] | npt.NDArray[Any], **env_kwargs: Any
-) -> Episode:
+def replay(env_id: EnvSource, seed: int, actions: Sequence[int] | npt.NDArray[Any], **env_kwargs: Any) -> Episode:
     """Run one recorded episode again.
 
     Args:
@@ -128,23 +124,17 @@ def replay_all(
 
     listed = seed_list(list(traces))
     with _arena(env_id, min(_whole_number(batch_size), len(listed)), env_kwargs) as arena:
-        checked = {
-            seed: _trace(seed, trace, arena.n_actions)
-            for seed, trace in zip(listed, traces.values(), strict=True)
-        }
+        checked = {seed: _trace(seed, trace, arena.n_actions) for seed, trace in zip(listed, traces.values(), strict=True)}
         episodes = run(arena, TraceActor(checked), listed)
     for episode in episodes:
         if episode.steps < len(checked[episode.seed]):
             raise ValueError(
-                f"the trace of seed {episode.seed} has {len(checked[episode.seed])} actions, "
-                f"but the episode is over after {episode.steps}"
+                f"the trace of seed {episode.seed} has {len(checked[episode.seed])} actions, but the episode is over after {episode.steps}"
             )
     return episodes
 
 
-def run(
-    arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | None = None
-) -> tuple[Episode, ...]:
+def run(arena: Arena, actor: Actor, seeds: Sequence[int], report: Progress | None = None) -> tuple[Episode, ...]:
     """The loop: one episode per seed, in the order of the seeds."""
     from rao_envs.core.actors import Moment, lanes_of
 
@@ -230,9 +220,7 @@ class ActionLog:
     def __init__(self, n: int, n_actions: int) -> None:
         self.data = np.zeros((n, 64), np.min_scalar_type(n_actions - 1))
 
-    def write(
-        self, slots: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
-    ) -> None:
+    def write(self, slots: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]) -> None:
         """Note the action of step `steps[k]` in slot `slots[k]`."""
         while steps.max() >= self.data.shape[1]:
             self.data = np.concatenate([self.data, np.zeros_like(self.data)], axis=1)
@@ -274,16 +262,11 @@ def _whole_number(batch_size: Any) -> int:
 def _trace(seed: int, actions: Sequence[int] | npt.NDArray[Any], n_actions: int) -> npt.NDArray[np.int64]:
     array = np.asarray(actions)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"the trace of seed {seed} must be a list of at least one integer, got {actions!r:.200}"
-        )
+        raise ValueError(f"the trace of seed {seed} must be a list of at least one integer, got {actions!r:.200}")
     wrong = (array < 0) | (array >= n_actions)
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(
-            f"the trace of seed {seed} has {array[k]} at step {k}; "
-            f"an action is an integer in [0, {n_actions})"
-        )
+        raise ValueError(f"the trace of seed {seed} has {array[k]} at step {k}; an action is an integer in [0, {n_actions})")
     return array.astype(np.int64)
 
 

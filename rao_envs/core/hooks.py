@@ -27,7 +27,10 @@ def begin(domain: Any, stack: CallStack, i: int) -> None:
 
 
 def allowed(domain: Any, stack: CallStack, i: int, action: int) -> bool:
-    """Whether the acting frame may take `action`, as far as the domain is concerned (depth and budget are checked by the core)."""
+    """Whether the acting frame may take `action`, as far as the domain is concerned (depth and budget are checked by the core).
+
+    Some primitive must be allowed as long as the frame runs: a frame that may do nothing could only wait for its budget's end.
+    """
     return bool(domain.allowed(stack, i, action))
 
 
@@ -42,9 +45,10 @@ def fanout(domain: Any, stack: CallStack, i: int, action: int) -> int:
 
 
 def open_child(domain: Any, stack: CallStack, i: int, action: int, k: int) -> int:
-    """Set the domain's record of child number `k` at depth + 1; returns the steps it wants. Must not depend on siblings' results.
+    """Set the domain's record of child number `k` at depth + 1; returns the steps it wants.
 
-    A child must not be solved already when it opens: the mask has to forbid that spawn.
+    A child must not be solved already when it opens: the mask has to forbid that spawn. Independent siblings open before, after or
+    without one another's `receive`, so that nothing may be read here that siblings, or `receive`, write.
     """
     return int(domain.open_child(stack, i, action, k))
 

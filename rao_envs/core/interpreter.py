@@ -33,8 +33,17 @@ def interpreted() -> ModuleType:
 
 
 def kernels_for(state: Any) -> ModuleType:
-    """The kernels that can run on this state: compiled ones if its type has compiled hooks."""
-    return kernels if hooks.is_compiled(state) else interpreted()
+    """The kernels that can run on this state: compiled ones if its type has compiled hooks.
+
+    Raises:
+        TypeError: it has neither compiled hooks nor all of them as methods (`progress` is needed for dense feedback only).
+    """
+    if hooks.is_compiled(state):
+        return kernels
+    missing = [name for name in hooks.HOOKS if name != "progress" and not hasattr(state, name)]
+    if missing:
+        raise TypeError(f"{type(state).__name__} lacks the hooks {', '.join(missing)}: write them as methods, or compiled with implement()")
+    return interpreted()
 
 
 def _plain(function: Any) -> Any:

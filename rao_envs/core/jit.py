@@ -1,11 +1,13 @@
 """The one way this package compiles: Numba, cached on disk, with a cache that cannot go stale.
 
-Numba keys its disk cache on the file of the compiled function only. Kernels here call helpers in other modules, so an edited
-helper would leave stale machine code behind; `refresh_cache` compares a digest of every kernel source and drops old entries.
+Numba takes what it compiled for up to date as long as the compiled function's own file is the same. Kernels here call helpers in
+other modules, so an edited helper would leave stale machine code behind, wherever the cache is: what is cached is stamped with a
+digest of every kernel source.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,6 @@ import numba
 F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parents[1]
-DIGEST_FILE = "kernels.digest"
 
 
 def jit(function: F) -> F:
@@ -46,38 +47,24 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
 def _compile(function: F, **options: Any) -> F:
     try:
-        return numba.njit(cache=True, **OPTIONS, **options)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # Numba found no writable cache directory (a read-only installation)
+        compiled = numba.njit(cache=True, **OPTIONS, **options)(function)
+    except RuntimeError:  # Numba found no writable place (a read-only installation)
         return numba.njit(**OPTIONS, **options)(function)  # type: ignore[no-any-return]
+    file = compiled._cache._cache_file
+    file._source_stamp = (file._source_stamp, source_digest())
+    return compiled  # type: ignore[no-any-return]
 
 
+def kernel_sources(package: Path = PACKAGE) -> list[Path]:
+    """The sources whose content ends up in machine code: all that compile something, and the records they share."""
+    paths = sorted(package.rglob("*.py"))
+    return [path for path in paths if path.name == "callstack.py" or b"rao_envs.core.jit import" in path.read_bytes()]
+
+
+@functools.cache
 def source_digest(package: Path = PACKAGE) -> str:
-    """SHA-256 over the sources that hold compiled kernels, in a fixed order."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(package.rglob("*.py")):
-        source = path.read_bytes()
-        if b"rao_envs.core.jit import" in source:
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + source)
+    """SHA-256 over the kernel sources."""
+    digest = hashlib.sha256()
+    for path in kernel_sources(package):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def refresh_cache(package: Path = PACKAGE) -> bool:
-    """Delete cached kernels built from other sources than today's. Returns whether something had to go."""
-    stamp = package / "__pycache__" / DIGEST_FILE
-    digest = source_digest(package)
-    try:
-        if stamp.read_text() == digest:
-            return False
-    except OSError:
-        pass
-    for pattern in ("*.nbi", "*.nbc"):
-        for path in package.rglob(f"__pycache__/{pattern}"):
-            path.unlink(missing_ok=True)
-    try:
-        stamp.parent.mkdir(exist_ok=True)
-        temporary = stamp.with_suffix(".tmp")
-        temporary.write_text(digest)
-        temporary.replace(stamp)
-    except OSError:  # read-only installation: its sources cannot change under us either
-        pass
-    return True

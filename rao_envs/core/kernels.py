@@ -286,12 +286,8 @@ def become_child(domain: Any, stack: CallStack, obs: Observation, i: int, k: int
 
 @lean
 def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: bool) -> None:
-    """Go on after a detached child whose records stand where it would have run: what `settle` does once a child has ended.
-
-    `potential` must be what the child was paid up to, and `dense` what the steps that ended the children so far were paid.
-    """
+    """Go on after a detached child whose records stand where it would have run: what `settle` does once a child has ended."""
     episode = stack.episodes[i]
-    paid = episode["dense"]
     episode["terminated"] = False
     episode["truncated"] = False
     episode["success"] = False
@@ -300,7 +296,6 @@ def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: 
     if not hand_back(domain, stack, i, success):
         settle(domain, stack, i)
     account_progress(domain, stack, i)
-    episode["dense"] += paid
     look(domain, stack, obs, i)
 
 

@@ -1,8 +1,8 @@
 """The maze's dynamics: begin, move, spawn, resolve, observe, over a batch. Compiled; see `rao_envs.core.hooks` for the contract.
 
-Space is seen at several levels: level 0 is the grid of cells, level 1 groups cells into blocks, level 2 groups blocks, and so on. Each level
-is a grid of *units* with openings between neighbours, so that every frame, whatever its level, faces the same kind of problem: walk from
-unit to unit inside a region, to a target. At level 0 a walk is a move; above, it is a child frame one level down.
+Space is seen at several levels: level 0 is the grid of cells, level 1 groups cells into blocks, level 2 groups blocks, and so on. Each
+level is a grid of *units* with openings between neighbours, so that every frame, whatever its level, faces the same kind of problem: walk
+from unit to unit inside a region, to a target. At level 0 a walk is a move; above, it is a child frame one level down.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CHANNELS = 6
 JUST_NOW, RECENT, FAIRLY_RECENT = 1, 4, 12
 """Ages, in steps per cell of a unit's side, up to which the trail shows 4, 3 and 2; older visits show 1, unvisited units 0."""
 MOST_VISITS = 6
-"""Visits are counted up to here. The trail alone leaves deterministic agents in loops; with counts the least visited way out of a loop stands out more at every turn, so that a
-deterministic agent without memory gets out of it (node counting, Koenig and Szymanski 1999)."""
+"""Visits are counted up to here. The trail alone leaves deterministic agents in loops; with counts the least visited way out stands out
+more at every turn, so that an agent without memory gets out (node counting, Koenig and Szymanski 1999)."""
 
 CONFIG = np.dtype(
     [
@@ -67,7 +67,19 @@ FRAME = np.dtype(
     align=True,
 )
 
-PLACE = np.dtype([("row", np.int32), ("col", np.int32), ("start_row", np.int32), ("start_col", np.int32), ("goal_row", np.int32), ("goal_col", np.int32), ("scenario", np.int32), ("scale", np.int32)], align=True)
+PLACE = np.dtype(
+    [
+        ("row", np.int32),
+        ("col", np.int32),
+        ("start_row", np.int32),
+        ("start_col", np.int32),
+        ("goal_row", np.int32),
+        ("goal_col", np.int32),
+        ("scenario", np.int32),
+        ("scale", np.int32),
+    ],
+    align=True,
+)
 """Agent, start and goal cells; the scenario asked for (-1: any); the distance from start to goal (dense feedback only)."""
 
 
@@ -180,6 +192,7 @@ def set_scene(domain: MazeState, stack: CallStack, i: int) -> None:
 
 @jit
 def begin(domain: MazeState, stack: CallStack, i: int) -> None:
+    """A new task: scene, trail and root frame."""
     set_scene(domain, stack, i)
     domain.seen[i, :] = 0
     top = domain.config[0]["levels"] - 1
@@ -205,6 +218,7 @@ def forget_results(domain: MazeState, i: int, depth: int) -> None:
 
 @inline
 def allowed(domain: MazeState, stack: CallStack, i: int, action: int) -> bool:
+    """Moves through openings; spawns towards openings of the frame's level, or for the goal in this unit."""
     frame = domain.frames[i, stack.episodes[i]["depth"]]
     here = domain.place[i]
     if action < DIRECTIONS:
@@ -221,6 +235,7 @@ def allowed(domain: MazeState, stack: CallStack, i: int, action: int) -> bool:
 
 @inline
 def act(domain: MazeState, stack: CallStack, i: int, action: int) -> None:
+    """Move one cell."""
     here = domain.place[i]
     old_row, old_col = here["row"], here["col"]
     if action == NORTH:
@@ -241,11 +256,13 @@ def act(domain: MazeState, stack: CallStack, i: int, action: int) -> None:
 
 @inline
 def fanout(domain: MazeState, stack: CallStack, i: int, action: int) -> int:
+    """One child: the agent is in one place."""
     return 1
 
 
 @inline
 def open_child(domain: MazeState, stack: CallStack, i: int, action: int, k: int) -> int:
+    """The unit the agent stands in, one level down: to its far side, or to the goal in it."""
     depth = stack.episodes[i]["depth"]
     parent, child = domain.frames[i, depth], domain.frames[i, depth + 1]
     here = domain.place[i]
@@ -264,6 +281,7 @@ def open_child(domain: MazeState, stack: CallStack, i: int, action: int, k: int)
 
 @inline
 def resolve(domain: MazeState, stack: CallStack, i: int) -> int:
+    """Success at the goal or across the right side; failure across any other."""
     frame = domain.frames[i, stack.episodes[i]["depth"]]
     here = domain.place[i]
     if frame["aim"] == TO_GOAL and here["row"] == here["goal_row"] and here["col"] == here["goal_col"]:
@@ -287,6 +305,7 @@ def resolve(domain: MazeState, stack: CallStack, i: int) -> int:
 
 @inline
 def receive(domain: MazeState, stack: CallStack, i: int, success: bool) -> None:
+    """Remember the outcome, unless the child left the unit it was tried from."""
     depth = stack.episodes[i]["depth"]
     frame = domain.frames[i, depth]
     side = domain.levels[frame["level"]]["side"]
@@ -361,7 +380,7 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
         goal_row = min(max(here["goal_row"] // side - top, 0), 2 * radius)
         goal_col = min(max(here["goal_col"] // side - left, 0), 2 * radius)
         task[i, target + goal_row * width + goal_col] = 1
-    elif aim == NORTH or aim == SOUTH:
+    elif aim in (NORTH, SOUTH):
         edge = r0 if aim == NORTH else r1 - 1
         beyond = edge - 1 if aim == NORTH else r1
         if top <= beyond <= row + radius:
@@ -377,6 +396,7 @@ def draw_window(domain: MazeState, stack: CallStack, i: int, level: int, task: n
 
 @inline
 def observe(domain: MazeState, stack: CallStack, obs: Observation, i: int) -> None:
+    """Both windows and the latest outcomes."""
     depth = stack.episodes[i]["depth"]
     level = domain.frames[i, depth]["level"]
     half = obs.task.shape[1] // 2

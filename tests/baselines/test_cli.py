@@ -28,19 +28,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     for algorithm in ("recursive_ppo", "ppo"):
         for seed in (0, 1):
+            out = str(root / algorithm / str(seed))
             with pytest.raises(SystemExit) as exit_:
-                main(
-                    [
-                        "train",
-                        algorithm,
-                        "Maze-5x5",
-                        "--seed",
-                        str(seed),
-                        "--out",
-                        str(root / algorithm / str(seed)),
-                        *tiny_options(algorithm),
-                    ]
-                )
+                main(["train", algorithm, "Maze-5x5", "--seed", str(seed), "--out", out, *tiny_options(algorithm)])
             assert exit_.value.code in (0, None)
     return root
 
@@ -53,8 +43,8 @@ def test_help_teaches(rao: Rao) -> None:
         page = rao(command, "--help")
         assert page.code == 0
         assert "Usage: rao" in page.out
-        if command not in ("list", "demo"):
-            assert f"rao {command}" in page.out.partition("Usage:")[2].partition("\n")[2]  # an example
+        if command != "demo":
+            assert f"rao {command}" in page.out.partition("Examples")[2]
     assert rao("bench", "maze", "--help").code == 0
 
 
@@ -158,7 +148,7 @@ def test_plot(rao: Rao, runs: Path, tmp_path: Path) -> None:
         (["train", "ppo", "Maze-5x5", "--set", "gama=1"], "Did you mean gamma"),
         (["train", "ppo", "Maze-5x5", "--set", "gamma"], "write key=value"),
         (["train", "ppo", "Maze-5x5", "--steps", "0"], "steps must be at least 1"),
-        (["train", "ppo", "Maze-5x5", "--steps", "many"], "many"),
+        (["train", "ppo", "Maze-5x5", "--steps", "many"], "Invalid value for '--steps'"),
         (["train", "ppo"], "ENV"),
         (["trian"], "train"),
         (["evaluate", "randon", "Maze-5x5"], "Did you mean random?"),

@@ -14,6 +14,7 @@ import rao_envs
 from rao_baselines import playing
 from rao_baselines.errors import UserError
 from rao_baselines.recording import film, save_gif
+from rao_envs.core.actors import RandomAgent
 
 ENV = "RAO/Maze-5x5-v0"
 NAMES = gym.make(ENV).unwrapped.action_names  # type: ignore[attr-defined]
@@ -43,7 +44,7 @@ def test_scripted_play(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
 
 
 def test_play_to_the_end_and_again(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    episode = rao_envs.evaluate(rao_envs.core.actors.RandomAgent(), ENV, [0], spawn=False).episodes[0]
+    episode = rao_envs.evaluate(RandomAgent(), ENV, [0], spawn=False).episodes[0]
     solution = " ".join(str(action) for action in episode.actions)
     script(monkeypatch, f"{solution} w\nr d")
     done = rao("play", "Maze-5x5", "-e", "spawn=false")
@@ -93,7 +94,7 @@ def test_single_keys_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_films(tmp_path: Path) -> None:
-    episode = rao_envs.evaluate(rao_envs.core.actors.RandomAgent(), ENV, [5]).episodes[0]
+    episode = rao_envs.evaluate(RandomAgent(), ENV, [5]).episodes[0]
     frames = film(ENV, 5, episode.actions, max_frames=4)
     assert len(frames) == min(4, episode.steps + 1)
     assert frames[0].shape == frames[-1].shape

@@ -19,7 +19,7 @@ def test_single_and_batched_measurements() -> None:
 
 def test_a_fresh_interpreter_is_timed() -> None:
     assert speed.in_new_process("print(0.25)") == 0.25
-    with pytest.raises(ValueError, match="a fresh interpreter failed: .*no_such_module"):
+    with pytest.raises(ValueError, match=r"a fresh interpreter failed: (.|\n)*no_such_module"):
         speed.in_new_process("import no_such_module")
 
 

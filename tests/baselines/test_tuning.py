@@ -35,5 +35,5 @@ def test_a_study_gone_on_with_is_the_same_as_an_uninterrupted_one(tmp_path: Path
 
 
 def test_failing_trials_are_kept_and_explained(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not one of the 1 trials worked; .*structure must be one of"):
+    with pytest.raises(UserError, match=r"not one of the 1 trials worked; .*structure must be one of"):
         tune(replace(SPEC, trials=1, fixed=FIXED | {"env_kwargs.structure": "round"}), tmp_path / "s.json", tmp_path / "work")

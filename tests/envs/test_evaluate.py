@@ -292,7 +292,8 @@ def test_attached_normalisation_is_applied() -> None:
 def test_models_that_do_not_fit_are_refused(maskable: Any) -> None:
     with pytest.raises(ValueError, match=r"acts in Discrete\(9\), the environment has 4"):
         evaluate(maskable, MAZE, 2, spawn=False)
-    with pytest.raises(ValueError, match=r"'task' is Box\(588,\) here, it expects Box\(972,\)"):
+    other, own = (gym.make(MAZE, radius=radius).observation_space["task"].shape for radius in (3, 4))  # type: ignore[index]
+    with pytest.raises(ValueError, match=re.escape(f"'task' is Box{other} here, it expects Box{own}")):
         evaluate(maskable, MAZE, 2, radius=3)
     stranger = model("PPO", "CartPole-v1")
     with pytest.raises(ValueError, match="PPO acts in"):
@@ -332,7 +333,7 @@ def test_batched_callables_see_many() -> None:
     sizes, states = [], []
 
     def agent(observation: Any, mask: Any, state: Any) -> Any:
-        assert observation["task"].shape == (len(mask), 972)
+        assert observation["task"].shape[0] == observation["call"].shape[0] == len(mask)
         assert mask.shape == (len(state), 9) and mask.dtype == np.bool_
         sizes.append(len(mask))
         states.extend(state)
@@ -591,7 +592,7 @@ def test_the_summary_is_what_the_records_say(result: Evaluation) -> None:
 def test_intervals_against_published_values() -> None:
     for successes, n, low, high in (
         (0, 10, 0.0, 0.277533),
-        (8, 10, 0.588162, 0.943318),
+        (8, 10, 0.490162, 0.943318),
         (10, 10, 0.722467, 1.0),
     ):
         assert wilson(successes, n)[1:3] == pytest.approx((low, high), abs=1e-6)

@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rao_envs
+from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.env import RecursiveEnv
 from rao_envs.core.vector import RecursiveVectorEnv
 from rao_envs.maze.env import MazeEnv
@@ -152,6 +153,8 @@ def equal(left: Any, right: Any) -> bool:
         return list(left) == list(right) and all(equal(left[key], right[key]) for key in left)
     if isinstance(left, (tuple, list)):
         return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, np.void):  # a record: what pads its fields means nothing
+        return bool(left.dtype == right.dtype and left.item() == right.item())
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
     return bool(left == right)
@@ -538,18 +541,16 @@ def run_detached(env: RecursiveEnv, step: Step, whim: Whim, rng: np.random.Gener
             children = (*children[:k], child, *children[k + 1 :])
         joined = Step(*env.join(*(children[k] for k in rng.permutation(len(children)))))
         result.append(starts[0]._replace(info=starts[0].info | {"event": "spawn"}))
-        earlier = 0.0
         skip = 0
         for k, run in enumerate(runs[:-1]):
             info = starts[k + 1].info | {"event": "return", "returned": run[-1].info["returned"]}
             if "dense_reward" in info:
                 info["dense_reward"] = run[-1].info["dense_reward"]
-                earlier += info["dense_reward"]
             skip += len(info["returned"])
             result += [*run[:-1], Step(starts[k + 1].observation, 0.0, False, False, info)]
         step = joined._replace(info=joined.info | {"returned": joined.info["returned"][skip:]})
         if "dense_reward" in step.info:
-            step.info["dense_reward"] -= earlier
+            step.info["dense_reward"] += runs[-1][-1].info["dense_reward"]
         result += [*runs[-1][:-1], step]
     return result
 
@@ -1064,6 +1065,47 @@ def test_a_state_of_an_episode_that_is_over_stays_over() -> None:
     with pytest.raises(ResetNeeded):
         again.step(0)
     assert equal(Step(*_reset(again, None)), Step(*_reset(env, None)))
+
+
+class Slip(third_party.RangeMaxDomain):
+    """A family whose author made a mistake."""
+
+    per_frame = frozenset({"low", "high", "seen"})
+
+
+class Typo(third_party.HanoiDomain):
+    """Another one."""
+
+    per_frame = frozenset({"counts", "target"})
+
+
+class Alone(third_party.RangeMaxDomain):
+    """And another."""
+
+    shared = frozenset()
+
+
+class Hookless(third_party.HanoiDomain):
+    """The last one."""
+
+    per_frame = frozenset()
+
+    def allocate(self, n: int, *, dense: bool) -> Any:
+        return NamedTuple("Half", [("pegs", Any)])(np.zeros((n, 3)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (Slip, r"the second axis of seen must be the 4 depths, but its shape is \(1, 8\)"),
+        (Typo, "Typo names arrays that its state does not have: counts"),
+        (Alone, r"the first axis of noise must be the 1 instance\(s\), but its shape is \(\); or name it in `shared`"),
+        (Hookless, "Half lacks the hooks begin, allowed, act, fanout, open_child, resolve, receive, observe"),
+    ],
+)
+def test_slips_in_a_familys_definition_are_explained(domain: type[Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        RecursiveBatch(domain(), 1)
 
 
 # -- The dynamics have not changed by accident --------------------------------------------------------------------------------------

@@ -9,14 +9,10 @@ import typer
 
 from rao_baselines import ui
 from rao_baselines.errors import StoppedError, UserError
-from rao_baselines.places import images_folder, results_folder
+from rao_baselines.places import images_folder, models_folder, results_folder
 from rao_baselines.pool import Event, stop_requests
 
-app = typer.Typer(
-    help="Measure speed and run the experiments behind the published numbers. Without a subcommand: all of it.",
-    rich_markup_mode="rich",
-    invoke_without_command=True,
-)
+app = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -85,12 +81,17 @@ def speed(
 
 @app.command("maze")
 def maze(
-    only: Annotated[list[str] | None, typer.Argument(help="Experiments or groups to run; all of them by default.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAMES]...", help="Experiments or groups to run; all of them by default.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
     scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
     episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
     out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default="baselines/results/maze")] = None,
     work: Annotated[Path, typer.Option(help="Folder of the runs themselves, with models and checkpoints.")] = Path("runs/bench/maze"),
+    export: Annotated[
+        bool, typer.Option("--export-models", help="Also write the median seed's policy of each experiment to baselines/models.")
+    ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,12 +132,14 @@ def maze(
     if outcome["stopped"] or (outcome["waiting"] and not outcome["failed"]):
         raise StoppedError(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
     summary = suite.aggregate(SUITES["maze"], folder)
-    figures = suite.draw(SUITES["maze"], folder, images_folder() if out is None else folder)
+    written = suite.draw(SUITES["maze"], folder, images_folder() if out is None else folder)
+    if export:
+        written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models")
     if as_json:
         ui.print_json({"runs": outcome, "summary": summary})
     else:
         show(summary)
-        for path in [folder / "summary.json", *figures]:
+        for path in [folder / "summary.json", *written]:
             ui.say(f"wrote {path}")
     if outcome["failed"]:
         raise typer.Exit(1)

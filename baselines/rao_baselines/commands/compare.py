@@ -14,7 +14,9 @@ NAME = "compare"
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, result files, or folders of them.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="Run folders, result files, or folders of them.", show_default=False)
+    ],
     threshold: Annotated[
         float | None,
         typer.Option(help="Score whose first reaching is timed.", show_default="the best monolithic agent's final score"),

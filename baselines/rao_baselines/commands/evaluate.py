@@ -15,8 +15,12 @@ NAME = "evaluate"
 
 
 def command(
-    agent: Annotated[str, typer.Argument(help="A run's folder, a model file, or a built-in agent: random, solver.", show_default=False)],
-    env: Annotated[str, typer.Argument(help="Environment id; it need not be the one the agent was trained on.", show_default=False)],
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="A run's folder, a model file, or a built-in agent: random, solver.", show_default=False)
+    ],
+    env: Annotated[
+        str, typer.Argument(metavar="ENV", help="Environment id; it need not be the one the agent was trained on.", show_default=False)
+    ],
     seeds: Annotated[int, typer.Option(help="How many of the fixed seeds; one episode each.")] = 100,
     first_seed: Annotated[int | None, typer.Option(help="Start of the list of seeds.", show_default="2**32")] = None,
     greedy: Annotated[

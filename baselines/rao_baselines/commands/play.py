@@ -18,7 +18,7 @@ NAME = "play"
 
 
 def command(
-    env: Annotated[str, typer.Argument(help="Environment id.", show_default=False)] = "RAO/Maze-10x10",
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment id.", show_default=False)] = "RAO/Maze-10x10",
     seed: Annotated[int, typer.Option(help="Of the first episode.")] = 0,
     window: Annotated[bool, typer.Option("--window", help="Play in a window instead of the terminal.")] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Read lines of words instead of single keys.")] = False,

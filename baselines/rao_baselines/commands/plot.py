@@ -14,7 +14,9 @@ NAME = "plot"
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, result files, or folders of them.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="Run folders, result files, or folders of them.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="Figure to write, without a suffix.")] = Path("curves"),
     greedy: Annotated[bool, typer.Option("--greedy", help="Greedy scores instead of sampled ones.")] = False,
     title: Annotated[str | None, typer.Option(help="Above the figure.", show_default=False)] = None,

@@ -17,8 +17,8 @@ NAME = "train"
 
 
 def command(
-    algorithm: Annotated[str, typer.Argument(help="Name of an algorithm; `rao list` shows them.", show_default=False)],
-    env: Annotated[str, typer.Argument(help="Environment id, such as RAO/Maze-20x20 or CartPole-v1.", show_default=False)],
+    algorithm: Annotated[str, typer.Argument(metavar="ALGORITHM", help="Name of an algorithm; `rao list` shows them.", show_default=False)],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment id, such as RAO/Maze-20x20 or CartPole-v1.", show_default=False)],
     seed: Annotated[int, typer.Option(help="Fixes everything: the same seed gives the same model.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Environment steps; the settings' n_timesteps by default.", show_default=False)] = None,
     assignments: Annotated[

@@ -19,8 +19,8 @@ NAME = "tune"
 
 
 def command(
-    algorithm: Annotated[str, typer.Argument(help="Name of an algorithm; `rao list` shows them.", show_default=False)],
-    env: Annotated[str, typer.Argument(help="Environment id.", show_default=False)],
+    algorithm: Annotated[str, typer.Argument(metavar="ALGORITHM", help="Name of an algorithm; `rao list` shows them.", show_default=False)],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment id.", show_default=False)],
     trials: Annotated[int, typer.Option(help="How many; the first is the settings as they are.")] = 20,
     steps: Annotated[int, typer.Option(help="Environment steps of each trial.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Of the sampler and of every trial's training.")] = 0,
