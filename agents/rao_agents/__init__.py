@@ -12,8 +12,7 @@ try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"rao_agents needs torch, stable-baselines3 and sb3-contrib ({error}). "
-        'Install them with: pip install "rao-envs[agents]"'
+        f'rao_agents needs torch, stable-baselines3 and sb3-contrib ({error}). Install them with: pip install "rao-envs[agents]"'
     ) from error
 
 from rao_agents import schedules

@@ -110,9 +110,7 @@ def save_safely(
     state_dicts, tensor_names = model._get_torch_save_params()
     for name in state_dicts:
         members[name + TENSORS] = _tensor_bytes(recursive_getattr(model, name).state_dict())
-    members[OTHER_TENSORS + TENSORS] = _tensor_bytes(
-        {name: recursive_getattr(model, name) for name in tensor_names}
-    )
+    members[OTHER_TENSORS + TENSORS] = _tensor_bytes({name: recursive_getattr(model, name) for name in tensor_names})
     if with_training_state:
         members |= _encode_state(training_state(model))
     members |= _signature(type(model).__name__)
@@ -146,10 +144,7 @@ def _encode_attributes(model: BaseAlgorithm, exclude: set[str], include: set[str
                 )
                 data[name] = safe_json.encode(table)
     if problems:
-        raise TypeError(
-            "this model cannot be saved without pickles (exclude=[...] leaves attributes out):\n  "
-            + "\n  ".join(problems)
-        )
+        raise TypeError("this model cannot be saved without pickles (exclude=[...] leaves attributes out):\n  " + "\n  ".join(problems))
     return data
 
 
@@ -288,9 +283,7 @@ def load_safely(
             if not allow_pickle:
                 raise
             if cls is None:
-                raise ModelFileError(
-                    f"{name} does not say which algorithm it is: pass algorithm=..."
-                ) from None
+                raise ModelFileError(f"{name} does not say which algorithm it is: pass algorithm=...") from None
             file.seek(0)
             objects = None if custom_objects is None else dict(custom_objects)
             # `BaseAlgorithm.load` on purpose: a class of ours would come back here.
@@ -304,9 +297,7 @@ def load_safely(
     model = _build(saved, archive, env, device, force_reset, name, kwargs)
     if with_training_state:
         if archive.state is None:
-            raise ModelFileError(
-                f"{name} holds no training state: save with with_training_state=True to resume exactly"
-            )
+            raise ModelFileError(f"{name} holds no training state: save with with_training_state=True to resume exactly")
         if env is None:
             raise ValueError("to resume training, pass the environment: env=...")
         set_training_state(model, archive.state)
@@ -316,10 +307,7 @@ def load_safely(
 def _algorithm(algorithm: Any) -> type[BaseAlgorithm]:
     if isinstance(algorithm, str):
         if algorithm not in _ALGORITHMS:
-            raise ModelFileError(
-                f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(_ALGORITHMS))} "
-                "(see register_algorithm)"
-            )
+            raise ModelFileError(f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(_ALGORITHMS))} (see register_algorithm)")
         return _ALGORITHMS[algorithm]
     return cast(type[BaseAlgorithm], algorithm)
 
@@ -345,10 +333,7 @@ def _build(
     if not issubclass(data["policy_class"], BasePolicy):
         raise ModelFileError(f"{name} is damaged: {data['policy_class'].__name__} is not a policy")
     if "policy_kwargs" in kwargs and kwargs["policy_kwargs"] != data["policy_kwargs"]:
-        raise ValueError(
-            f"policy_kwargs differ from those of the file: {kwargs['policy_kwargs']} "
-            f"and {data['policy_kwargs']}"
-        )
+        raise ValueError(f"policy_kwargs differ from those of the file: {kwargs['policy_kwargs']} and {data['policy_kwargs']}")
     if env is not None:
         env = cls._wrap_env(env, data["verbose"])
         check_for_correct_spaces(env, data["observation_space"], data["action_space"])
@@ -356,17 +341,13 @@ def _build(
         if force_reset:
             data["_last_obs"] = None
     constructor: Any = cls
-    model: BaseAlgorithm = constructor(
-        policy=data["policy_class"], env=env, device=device, _init_setup_model=False
-    )
+    model: BaseAlgorithm = constructor(policy=data["policy_class"], env=env, device=device, _init_setup_model=False)
     model.__dict__.update(data)
     model.__dict__.update(kwargs)
     model._setup_model()
     others = archive.tensors.get(OTHER_TENSORS) or {}
     try:
-        model.set_parameters(
-            {key: value for key, value in archive.tensors.items() if key != OTHER_TENSORS}, exact_match=True
-        )
+        model.set_parameters({key: value for key, value in archive.tensors.items() if key != OTHER_TENSORS}, exact_match=True)
         for key, value in others.items():
             if value is not None:
                 recursive_setattr(model, f"{key}.data", value.data.to(model.device))
@@ -387,16 +368,12 @@ def _readable(path: File) -> Iterator[tuple[BinaryIO, str]]:
     if not target.is_file():
         target = with_suffix(path)
     if not target.is_file():
-        raise FileNotFoundError(
-            f"no model file at {path}" + ("" if str(target) == str(path) else f" or {target}")
-        )
+        raise FileNotFoundError(f"no model file at {path}" + ("" if str(target) == str(path) else f" or {target}"))
     with open(target, "rb") as file:
         yield file, str(target)
 
 
-def read_archive(
-    path: File, name: str = "the model file", custom_objects: Mapping[str, Any] | None = None
-) -> Archive:
+def read_archive(path: File, name: str = "the model file", custom_objects: Mapping[str, Any] | None = None) -> Archive:
     """Read and decode a model file, without making a model of it.
 
     Raises:
@@ -409,20 +386,11 @@ def read_archive(
         with zipfile.ZipFile(path) as archive:
             members = {entry: archive.read(entry) for entry in archive.namelist()}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ModelFileError(
-            f"{name} is not a model file, or it is truncated or damaged ({error})"
-        ) from error
+        raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged ({error})") from error
     if missing := [member for member in (DATA, "policy" + TENSORS) if member not in members]:
-        raise ModelFileError(
-            f"{name} is not a model file, or it is truncated or damaged "
-            f"(it has no {' and no '.join(missing)})"
-        )
+        raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged (it has no {' and no '.join(missing)})")
     raw = _parse(members[DATA], name)
-    pickled = [
-        key
-        for key, value in raw.items()
-        if isinstance(value, dict) and PICKLED in value and key not in (custom_objects or {})
-    ]
+    pickled = [key for key, value in raw.items() if isinstance(value, dict) and PICKLED in value and key not in (custom_objects or {})]
     if pickled:
         raise UnsafeModelError(
             f"{name} holds pickles ({', '.join(pickled)}), which can run any code when they are loaded. "
@@ -434,13 +402,9 @@ def read_archive(
     if sign.get("format") != FORMAT or not isinstance(sign.get("class"), str):
         raise ModelFileError(f"{name} was not written by rao_agents")
     if sign.get("version") != FORMAT_VERSION:
-        raise ModelFileError(
-            f"{name} is of format version {sign.get('version')}, this is version {FORMAT_VERSION}"
-        )
+        raise ModelFileError(f"{name} is of format version {sign.get('version')}, this is version {FORMAT_VERSION}")
     try:
-        data = {
-            key: safe_json.decode(value) for key, value in raw.items() if key not in (custom_objects or {})
-        }
+        data = {key: safe_json.decode(value) for key, value in raw.items() if key not in (custom_objects or {})}
         state = _decode_state(members, name)
     except (ValueError, EOFError, OSError) as error:
         raise ModelFileError(f"{name}: {error}") from error
@@ -448,13 +412,9 @@ def read_archive(
     for entry, content in members.items():
         if entry.endswith(TENSORS):
             try:
-                tensors[entry.removesuffix(TENSORS)] = th.load(
-                    io.BytesIO(content), map_location=get_device("cpu"), weights_only=True
-                )
+                tensors[entry.removesuffix(TENSORS)] = th.load(io.BytesIO(content), map_location=get_device("cpu"), weights_only=True)
             except Exception as error:  # torch raises whatever its parsers do
-                raise ModelFileError(
-                    f"the tensors {entry} in {name} are damaged or unsafe: {error}"
-                ) from error
+                raise ModelFileError(f"the tensors {entry} in {name} are damaged or unsafe: {error}") from error
     return Archive(sign["class"], data | dict(custom_objects or {}), tensors, state)
 
 
@@ -471,9 +431,7 @@ def saved_versions(path: File) -> dict[str, str]:
                     return {}
                 versions = _parse(archive.read(SIGN), name).get("versions", {})
         except zipfile.BadZipFile as error:
-            raise ModelFileError(
-                f"{name} is not a model file, or it is truncated or damaged ({error})"
-            ) from error
+            raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged ({error})") from error
         finally:
             file.seek(0)
     return {str(key): str(value) for key, value in versions.items()}
@@ -507,9 +465,7 @@ def _decode_state(members: Mapping[str, bytes], name: str) -> dict[str, Any] | N
 
 def save_policy(policy: BasePolicy, path: File) -> None:
     """Write a policy alone, without what training needs."""
-    parameters = {
-        key: value for key, value in policy._get_constructor_parameters().items() if key != "lr_schedule"
-    }
+    parameters = {key: value for key, value in policy._get_constructor_parameters().items() if key != "lr_schedule"}
     data = {"policy_class": type(policy), "parameters": parameters}
     members = {DATA: _dump(safe_json.encode(data)), "policy" + TENSORS: _tensor_bytes(policy.state_dict())}
     _write_archive(path, members | _signature(type(policy).__name__))

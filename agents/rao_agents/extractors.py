@@ -43,10 +43,7 @@ class SharedMLPExtractor(BaseFeaturesExtractor):
         self.keys: list[str] | None = None
         if isinstance(observation_space, spaces.Dict):
             if unknown := set(ignore) - set(observation_space.spaces):
-                raise ValueError(
-                    f"ignore names {sorted(unknown)}, which are not among the keys "
-                    f"{list(observation_space.spaces)}"
-                )
+                raise ValueError(f"ignore names {sorted(unknown)}, which are not among the keys {list(observation_space.spaces)}")
             self.keys = [key for key in observation_space.spaces if key not in ignore]
             if not self.keys:
                 raise ValueError("ignore leaves no key of the observation")

@@ -49,9 +49,7 @@ class DelegationHead(nn.Module):
             learning rate, at which a bare threshold would hardly move: the factor is its own rate under Adam.
     """
 
-    def __init__(
-        self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0
-    ) -> None:
+    def __init__(self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0) -> None:
         super().__init__()
         if not threshold_scale > 0:
             raise ValueError(f"threshold_scale must be positive, got {threshold_scale}")
@@ -230,9 +228,7 @@ class DelegationMixin:
             if not isinstance(self.action_space, spaces.Discrete):
                 raise ValueError(f"a delegation head needs a Discrete action space, got {self.action_space}")
             # The policy's constructor has no hook for its distribution; it is used from here on only.
-            self.action_dist = DelegationDistribution(
-                int(self.action_space.n), self.spawn_actions, **self._head_kwargs
-            )
+            self.action_dist = DelegationDistribution(int(self.action_space.n), self.spawn_actions, **self._head_kwargs)
         super()._build(lr_schedule)  # type: ignore[misc]
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
@@ -310,10 +306,7 @@ class DelegationMixin:
 
     def _head(self) -> DelegationHead:
         if not isinstance(self.action_net, DelegationHead):
-            raise RuntimeError(
-                "this policy has no delegation head: its environment has no spawn actions, "
-                "or delegation_head=False"
-            )
+            raise RuntimeError("this policy has no delegation head: its environment has no spawn actions, or delegation_head=False")
         return self.action_net
 
     def predict(

@@ -306,9 +306,7 @@ class RecursivePPO(MaskablePPO):
         open_ = masks[:, spawns].any(axis=1) & masks[:, ~spawns].any(axis=1)
         figures["delegation/open"] = float(open_.mean())
         if open_.any():
-            figures["delegation/rate"] = float(
-                spawns[buffer.flat_actions[: buffer.n_step_rows, 0]][open_].mean()
-            )
+            figures["delegation/rate"] = float(spawns[buffer.flat_actions[: buffer.n_step_rows, 0]][open_].mean())
         if isinstance(self.policy, DelegationMixin) and self.policy.delegates:
             figures["delegation/threshold"] = self.policy.delegation_threshold
             score = self.policy.pop_delegation_score()
@@ -332,9 +330,7 @@ class RecursivePPO(MaskablePPO):
         finally:
             self.ent_coef, self.normalize_advantage = given
 
-    def _values(
-        self, observations: npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
-    ) -> npt.NDArray[np.float32]:
+    def _values(self, observations: npt.NDArray[Any] | dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
         """Values of a batch of observations under the current network, (batch,)."""
         with th.no_grad():
             values = self.policy.predict_values(obs_as_tensor(observations, self.device))
@@ -415,10 +411,7 @@ def find_spawn_actions(env: VecEnv) -> tuple[int, ...]:
     """
     if not env.has_attr(SPAWN_ACTIONS):
         return ()
-    each = {
-        tuple(int(action) for action in np.asarray(found).reshape(-1))
-        for found in env.get_attr(SPAWN_ACTIONS)
-    }
+    each = {tuple(int(action) for action in np.asarray(found).reshape(-1)) for found in env.get_attr(SPAWN_ACTIONS)}
     if len(each) != 1:
         raise ValueError(f"the environments declare different spawn actions: {sorted(each)}")
     (actions,) = each

@@ -113,9 +113,7 @@ class FrameRolloutBufferMixin:
         seed: int | None = None,
     ) -> None:
         if not isinstance(action_space, spaces.Discrete):
-            raise ValueError(
-                f"frames need a Discrete action space (primitives and spawns), got {action_space}"
-            )
+            raise ValueError(f"frames need a Discrete action space (primitives and spawns), got {action_space}")
         self.depth_weighting = depth_weighting
         self.normalize_advantage = normalize_advantage
         self.rng = np.random.default_rng(seed)
@@ -155,14 +153,8 @@ class FrameRolloutBufferMixin:
         self._capacity = capacity
         size = self.n_step_rows + capacity
         grid = (self.buffer_size, self.n_envs)
-        shapes = (
-            self.obs_shape if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.obs_shape}
-        )
-        leaves = (
-            self.observation_space.spaces
-            if isinstance(self.observation_space, spaces.Dict)
-            else {PLAIN: self.observation_space}
-        )
+        shapes = self.obs_shape if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.obs_shape}
+        leaves = self.observation_space.spaces if isinstance(self.observation_space, spaces.Dict) else {PLAIN: self.observation_space}
         dtypes = {key: space.dtype for key, space in leaves.items()}
         self.mask_dims = int(cast(spaces.Discrete, self.action_space).n)
         self.flat_observations = {key: np.zeros((size, *shape), dtypes[key]) for key, shape in shapes.items()}
@@ -172,10 +164,7 @@ class FrameRolloutBufferMixin:
         self.flat_values = np.zeros(size, np.float32)
         self.flat_advantages = np.zeros(size, np.float32)
         self.rows = np.zeros(size, ROW)
-        views = {
-            key: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:])
-            for key, flat in self.flat_observations.items()
-        }
+        views = {key: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:]) for key, flat in self.flat_observations.items()}
         self._observation_views = views if isinstance(self.observation_space, spaces.Dict) else views[PLAIN]
         self._views = {
             name: flat[: self.n_step_rows].reshape(*grid, *flat.shape[1:])
@@ -218,9 +207,7 @@ class FrameRolloutBufferMixin:
             return 0
         rows = self.carried.rows
         env, depth = rows["env"], rows["depth"]
-        alive = (self.episode[env] == rows["episode"]) & (
-            self.frames["frame_id"][env, depth] == rows["frame_id"]
-        )
+        alive = (self.episode[env] == rows["episode"]) & (self.frames["frame_id"][env, depth] == rows["frame_id"])
         count = int(np.count_nonzero(alive))
         slots = slice(self.n_step_rows, self.n_step_rows + count)
         for key, flat in self.flat_observations.items():
@@ -317,9 +304,7 @@ class FrameRolloutBufferMixin:
         count = close_rollout(self.frames, self.acting, self.rows, pending)
         self._revalue_carried()
         n_rows = self.n_rows
-        frame_advantages(
-            n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages
-        )
+        frame_advantages(n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages)
         self.valid = self.rows["next"][:n_rows] != PENDING
         self.carried = self._set_aside(np.sort(pending[:count]))
         self._unsettled = False
@@ -333,14 +318,9 @@ class FrameRolloutBufferMixin:
         if not done.size:
             return
         if self.value_function is None:
-            raise RuntimeError(
-                "set value_function (observations -> values) before computing advantages: "
-                "carried rows need it"
-            )
+            raise RuntimeError("set value_function (observations -> values) before computing advantages: carried rows need it")
         batch = {key: flat[done] for key, flat in self.flat_observations.items()}
-        values = self.value_function(
-            batch if isinstance(self.observation_space, spaces.Dict) else batch[PLAIN]
-        )
+        values = self.value_function(batch if isinstance(self.observation_space, spaces.Dict) else batch[PLAIN])
         self.flat_values[done] = np.asarray(values, np.float32).reshape(-1)
 
     def _set_aside(self, index: npt.NDArray[np.int64]) -> CarriedRows:
@@ -377,9 +357,7 @@ class FrameRolloutBufferMixin:
             training = (training - training.mean()) / (training.std(ddof=1) + 1e-8)
         training = training * self.depth_weights(self.rows["depth"][chosen])
         # On the CPU these share memory with the stores; only the minibatches are copied.
-        self._tensors = {
-            key: th.as_tensor(flat, device=self.device) for key, flat in self.flat_observations.items()
-        }
+        self._tensors = {key: th.as_tensor(flat, device=self.device) for key, flat in self.flat_observations.items()}
         self._columns = [
             th.as_tensor(array, device=self.device)
             for array in (
@@ -415,12 +393,8 @@ class FrameRolloutBufferMixin:
         actions, values, log_probs, advantages, returns, masks = (column[index] for column in self._columns)
         if isinstance(self.observation_space, spaces.Dict):
             observations = {key: tensor[at] for key, tensor in self._tensors.items()}
-            return MaskableDictRolloutBufferSamples(
-                observations, actions, values, log_probs, advantages, returns, masks
-            )
-        return MaskableRolloutBufferSamples(
-            self._tensors[PLAIN][at], actions, values, log_probs, advantages, returns, masks
-        )
+            return MaskableDictRolloutBufferSamples(observations, actions, values, log_probs, advantages, returns, masks)
+        return MaskableRolloutBufferSamples(self._tensors[PLAIN][at], actions, values, log_probs, advantages, returns, masks)
 
     # -- figures and state -------------------------------------------------------------------------
 
@@ -443,9 +417,7 @@ class FrameRolloutBufferMixin:
             "frame_id": self.frames["frame_id"].copy(),
             "acting": self.acting.copy(),
             "episode": self.episode.copy(),
-            "carried": None
-            if self.carried is None
-            else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
+            "carried": None if self.carried is None else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
             "rng": self.rng.bit_generator.state,
         }
 
@@ -457,9 +429,7 @@ class FrameRolloutBufferMixin:
         """
         frame_id = np.asarray(state["frame_id"])
         if frame_id.shape[0] != self.n_envs:
-            raise ValueError(
-                f"this state is of {frame_id.shape[0]} environments, the buffer has {self.n_envs}"
-            )
+            raise ValueError(f"this state is of {frame_id.shape[0]} environments, the buffer has {self.n_envs}")
         self.frames = _no_frames(*frame_id.shape)
         self.frames["frame_id"] = frame_id
         self.acting[:] = state["acting"]

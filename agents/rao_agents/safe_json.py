@@ -65,10 +65,7 @@ def registered_class(name: str) -> type:
         ValueError: There is none.
     """
     if name not in _CLASSES:
-        raise ValueError(
-            f"{name!r} is not a registered class: import its module and call "
-            "rao_agents.register_class(cls) before loading"
-        )
+        raise ValueError(f"{name!r} is not a registered class: import its module and call rao_agents.register_class(cls) before loading")
     return _CLASSES[name]
 
 
@@ -149,13 +146,10 @@ def encode(value: Any, store: Arrays | None = None) -> Any:
     if isinstance(value, type):
         if value not in _NAMES:
             raise TypeError(
-                f"the class {value.__module__}.{value.__qualname__} is not registered: call "
-                "rao_agents.register_class on it before saving"
+                f"the class {value.__module__}.{value.__qualname__} is not registered: call rao_agents.register_class on it before saving"
             )
         return {TAG: "class", "name": _NAMES[value]}
-    if isinstance(
-        value, (*schedules.KINDS.values(), utils.FloatSchedule, utils.ConstantSchedule, utils.LinearSchedule)
-    ):
+    if isinstance(value, (*schedules.KINDS.values(), utils.FloatSchedule, utils.ConstantSchedule, utils.LinearSchedule)):
         return {TAG: "schedule", **encode(schedules.describe(_table_if_needed(value)))}
     raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as JSON")
 
@@ -210,9 +204,7 @@ def _decode_array(value: Mapping[str, Any], store: Any) -> npt.NDArray[Any]:
     return array
 
 
-def _decode_stored(
-    value: Mapping[str, Any], store: Mapping[str, npt.NDArray[Any]] | None
-) -> npt.NDArray[Any]:
+def _decode_stored(value: Mapping[str, Any], store: Mapping[str, npt.NDArray[Any]] | None) -> npt.NDArray[Any]:
     if store is None or value["name"] not in store:
         raise ValueError(f"the array {value['name']!r} is missing")
     return store[value["name"]]
@@ -251,18 +243,13 @@ def _decode_space(value: Mapping[str, Any], store: Any) -> spaces.Space[Any]:
     name = value["type"]
     if name == "Box":
         dtype = np.dtype(value["dtype"])
-        low, high = (
-            np.broadcast_to(np.asarray(decode(value[bound]), dtype), value["shape"])
-            for bound in ("low", "high")
-        )
+        low, high = (np.broadcast_to(np.asarray(decode(value[bound]), dtype), value["shape"]) for bound in ("low", "high"))
         return spaces.Box(low, high, tuple(value["shape"]), dtype.type)
     if name == "Discrete":
         discrete: spaces.Space[Any] = spaces.Discrete(value["n"], start=value["start"])
         return discrete
     if name == "MultiDiscrete":
-        return spaces.MultiDiscrete(
-            np.array(value["nvec"]), dtype=np.dtype(value["dtype"]).type, start=np.array(value["start"])
-        )
+        return spaces.MultiDiscrete(np.array(value["nvec"]), dtype=np.dtype(value["dtype"]).type, start=np.array(value["start"]))
     if name == "MultiBinary":
         return spaces.MultiBinary(value["n"])
     if name == "Dict":
@@ -284,9 +271,7 @@ _DECODERS: dict[str, Callable[[Any, Any], Any]] = {
     "tensor": lambda value, store: th.as_tensor(np.array(decode(value["value"], store))),
     "bytes": lambda value, store: base64.b64decode(value["value"]),
     "tuple": lambda value, store: tuple(decode(item, store) for item in value["items"]),
-    "deque": lambda value, store: deque(
-        (decode(item, store) for item in value["items"]), maxlen=value["maxlen"]
-    ),
+    "deque": lambda value, store: deque((decode(item, store) for item in value["items"]), maxlen=value["maxlen"]),
     "dict": lambda value, store: {decode(key, store): decode(item, store) for key, item in value["items"]},
     "space": _decode_space,
     "class": lambda value, store: registered_class(value["name"]),

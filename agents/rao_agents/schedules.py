@@ -147,9 +147,7 @@ def parse(value: float | str | Mapping[str, Any] | Schedule) -> float | Schedule
         try:
             return linear(float(number)) if name == "lin" else float(value)
         except ValueError as error:
-            raise ValueError(
-                f"{value!r} is not a schedule: write a number, lin_<start>, or a mapping with kind: linear"
-            ) from error
+            raise ValueError(f"{value!r} is not a schedule: write a number, lin_<start>, or a mapping with kind: linear") from error
     if isinstance(value, Mapping):
         return from_description(value)
     if callable(value):

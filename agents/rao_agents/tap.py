@@ -74,9 +74,7 @@ class ObservationMasks(VecEnvWrapper):
         """As the wrapped environment, which here also has `action_masks`."""
         return attr_name == EXPECTED_METHOD_NAME or super().has_attr(attr_name)
 
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """As the wrapped environment; `action_masks` may be answered from the observation."""
         if method_name != EXPECTED_METHOD_NAME:
             return super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
@@ -115,9 +113,7 @@ class FactsReader:
     def __init__(self, source: Any) -> None:
         self.source = source
         self.latest: Any = None
-        self.stable = (
-            source.facts is source.facts
-        )  # one object until the next step, or made anew at each look?
+        self.stable = source.facts is source.facts  # one object until the next step, or made anew at each look?
 
     def start(self) -> FrameFacts:
         """See `FrameReader`."""
@@ -189,9 +185,7 @@ class InfoReader:
         """Note that `frame_id` acts next, opening it if it is new."""
         stack = self.stacks[env]
         if depth is None:
-            depth = next(
-                (level for level, node in enumerate(stack) if node and node[0] == frame_id), len(stack)
-            )
+            depth = next((level for level, node in enumerate(stack) if node and node[0] == frame_id), len(stack))
         node = stack[depth] if depth < len(stack) else None
         if node is None or node[0] != frame_id:
             node = [frame_id, 0, 0]
@@ -231,9 +225,7 @@ class InfoReader:
         for env, entries in enumerate(ended):
             for index, entry in enumerate(entries):
                 record = returned[env, index]
-                for name, value in zip(
-                    ("frame_id", "depth", "success", "reward", "children", "successes"), entry, strict=True
-                ):
+                for name, value in zip(("frame_id", "depth", "success", "reward", "children", "successes"), entry, strict=True):
                     record[name] = value
         tops = [cast(list[int], stack[-1])[0] for stack in self.stacks]
         return FrameFacts(
@@ -277,9 +269,7 @@ class FrameTap(ObservationMasks):
             return self.has_masks or self.possible(self.observation_space, self.action_space)
         return self.venv.has_attr(attr_name)
 
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """As the wrapped environment; `action_masks` may be answered from the observation."""
         if method_name == EXPECTED_METHOD_NAME and not self.has_masks:
             return super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
@@ -342,9 +332,7 @@ class FrameTap(ObservationMasks):
         """As the wrapped environment, after the buffer was told."""
         self.latest, rewards, dones, infos = self.venv.step_wait()
         facts = self.reader.read(infos, dones)
-        self.buffer.record(
-            np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus
-        )
+        self.buffer.record(np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus)
         return self.latest, rewards, dones, infos
 
     def _restart(self) -> None:

@@ -45,14 +45,10 @@ def training_state(model: BaseAlgorithm) -> dict[str, Any]:
             environment.
     """
     if isinstance(model, OnPolicyAlgorithm) and not _between_rollouts(model):
-        raise RuntimeError(
-            "a training state exists between rollouts only: take it in on_rollout_start, or after learn()"
-        )
+        raise RuntimeError("a training state exists between rollouts only: take it in on_rollout_start, or after learn()")
     env = model.get_env()
     if env is None or model._last_obs is None:
-        raise RuntimeError(
-            "no training is under way: the model has no environment, or learn() was not called"
-        )
+        raise RuntimeError("no training is under way: the model has no environment, or learn() was not called")
     state: dict[str, Any] = {
         "counters": {name: getattr(model, name) for name in COUNTERS if hasattr(model, name)},
         "positions": {name: _copy(getattr(model, name)) for name in POSITIONS if hasattr(model, name)},
@@ -155,9 +151,7 @@ def env_state(env: VecEnv) -> dict[str, Any]:
     try:
         return {"wrappers": wrappers, "each": base.env_method("get_state")}
     except AttributeError as error:
-        raise RuntimeError(
-            "the environment offers no get_state(): a run in it cannot be resumed exactly"
-        ) from error
+        raise RuntimeError("the environment offers no get_state(): a run in it cannot be resumed exactly") from error
 
 
 def set_env_state(env: VecEnv, state: Mapping[str, Any]) -> None:
@@ -168,9 +162,7 @@ def set_env_state(env: VecEnv, state: Mapping[str, Any]) -> None:
     """
     layers = _layers(env)
     if len(layers) != len(state["wrappers"]):
-        raise ValueError(
-            f"the state is of an environment in {len(state['wrappers'])} wrappers, this one has {len(layers)}"
-        )
+        raise ValueError(f"the state is of an environment in {len(state['wrappers'])} wrappers, this one has {len(layers)}")
     base: Any = env.unwrapped
     if "batch" in state:
         base.set_state(state["batch"])
@@ -222,11 +214,7 @@ def _replay_state(model: OffPolicyAlgorithm) -> dict[str, Any]:
     used = min(used + 1, buffer.buffer_size)
 
     def cut(value: Any) -> Any:
-        return (
-            {key: array[:used].copy() for key, array in value.items()}
-            if isinstance(value, dict)
-            else value[:used].copy()
-        )
+        return {key: array[:used].copy() for key, array in value.items()} if isinstance(value, dict) else value[:used].copy()
 
     arrays = {name: cut(getattr(buffer, name)) for name in REPLAY if getattr(buffer, name, None) is not None}
     return {"pos": buffer.pos, "full": buffer.full, "arrays": arrays}
@@ -238,9 +226,7 @@ def _set_replay_state(model: Any, state: Mapping[str, Any]) -> None:
     for name, saved in state["arrays"].items():
         for target, value in _pairs(getattr(buffer, name), saved):
             if target.shape[1:] != value.shape[1:] or len(value) > len(target):
-                raise ValueError(
-                    f"the replay buffer's {name} have another shape: {value.shape}, here {target.shape}"
-                )
+                raise ValueError(f"the replay buffer's {name} have another shape: {value.shape}, here {target.shape}")
             target[: len(value)] = value
 
 

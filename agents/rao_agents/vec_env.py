@@ -170,7 +170,10 @@ class RecursiveVecEnv(VecEnv):
 
 
 class VecDenseReward(VecEnvWrapper):
-    """Adds `weight * info["dense_reward"]` to the reward (PROTOCOL rule 11); wrap it outside `VecMonitor`, which then still sees the task's."""
+    """Adds `weight * info["dense_reward"]` to the reward (PROTOCOL rule 11).
+
+    Wrap it outside `VecMonitor`, which then still sees the task's own reward.
+    """
 
     def __init__(self, venv: VecEnv, weight: float) -> None:
         super().__init__(venv)

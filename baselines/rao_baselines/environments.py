@@ -56,7 +56,7 @@ def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[
 
 
 def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -> VecEnv:
-    """The vector environment a run learns in: Monitor inside, then dense feedback, step penalty, normalisation, stacking.
+    """The vector environment a run learns in: Monitor inside, then dense feedback, step penalty, stacking, normalisation.
 
     Raises:
         UserError: arguments that the environment does not take.
@@ -78,11 +78,10 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
         raise UserError(f"{env_id} cannot be made with {arguments}: {error}") from error
     if settings.step_penalty:
         env = VecStepPenalty(env, settings.step_penalty)
-    if settings.normalize:
-        env = _normalized(env, settings)
     if settings.frame_stack > 1:
         env = VecStackObservations(env, settings.frame_stack)
-    return env
+    # Last, because off-policy algorithms store what VecNormalize saw before normalising: it must have the policy's shapes.
+    return _normalized(env, settings) if settings.normalize else env
 
 
 def _normalized(env: VecEnv, settings: Settings) -> VecNormalize:

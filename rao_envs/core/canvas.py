@@ -33,9 +33,7 @@ def picture_size(size: tuple[int, int]) -> tuple[int, int]:
     """
     width, height = (int(side) // 2 * 2 for side in size)
     if not all(MIN_SIDE <= side <= MAX_SIDE for side in (width, height)):
-        raise ValueError(
-            f"picture size {tuple(size)}: each side must be within {MIN_SIDE}..{MAX_SIDE} pixels"
-        )
+        raise ValueError(f"picture size {tuple(size)}: each side must be within {MIN_SIDE}..{MAX_SIDE} pixels")
     return width, height
 
 
@@ -46,15 +44,12 @@ def import_pygame() -> Any:
         gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
     """
     try:
-        with contextlib.redirect_stdout(
-            io.StringIO()
-        ):  # pygame greets on stdout, which belongs to the user's program
+        with contextlib.redirect_stdout(io.StringIO()):  # pygame greets on stdout, which belongs to the user's program
             pygame = importlib.import_module("pygame")
             importlib.import_module("pygame.freetype")
     except ImportError as error:
         raise gym.error.DependencyNotInstalled(
-            'drawing pictures needs pygame-ce: pip install "rao-envs[render]" '
-            '(render_mode="ansi" works without it)'
+            'drawing pictures needs pygame-ce: pip install "rao-envs[render]" (render_mode="ansi" works without it)'
         ) from error
     if not pygame.freetype.get_init():
         pygame.freetype.init()
@@ -65,10 +60,7 @@ def _star(points: int = 5, inner: float = 0.45) -> list[tuple[float, float]]:
     """Corners of a star in [-1, 1] x [-1, 1], one tip upwards."""
     angles = [np.pi * (i / points - 0.5) for i in range(2 * points)]
     radii = [1.0 if i % 2 == 0 else inner for i in range(2 * points)]
-    return [
-        (radius * float(np.cos(a)), radius * float(np.sin(a)))
-        for radius, a in zip(radii, angles, strict=True)
-    ]
+    return [(radius * float(np.cos(a)), radius * float(np.sin(a))) for radius, a in zip(radii, angles, strict=True)]
 
 
 # Marks that are polygons, in [-1, 1] x [-1, 1] with y downwards.
@@ -230,13 +222,9 @@ class Canvas:
         def paint(big: Any) -> None:
             draw = self.pygame.draw
             line = min(max(round(1.5 * OVERSAMPLE), round(reach * 0.2)), 5 * OVERSAMPLE)
-            box = self.pygame.Rect(
-                round(middle - reach), round(middle - reach), round(2 * reach), round(2 * reach)
-            )
+            box = self.pygame.Rect(round(middle - reach), round(middle - reach), round(2 * reach), round(2 * reach))
             if mark in POLYGONS:
-                draw.polygon(
-                    big, white, [(middle + x * reach, middle + y * reach) for x, y in POLYGONS[mark]]
-                )
+                draw.polygon(big, white, [(middle + x * reach, middle + y * reach) for x, y in POLYGONS[mark]])
             elif mark in ("disc", "ring"):
                 draw.circle(big, white, (middle, middle), reach, 0 if mark == "disc" else line)
             elif mark in ("square", "frame"):
@@ -277,26 +265,20 @@ class Canvas:
                 return np.zeros((th, tw), np.float32)
             box = (inset * k, inset * k, (tw - 2 * inset) * k, (th - 2 * inset) * k)
             corner = max(0, radius - inset) * k
-            return self._stencil(
-                tw, th, lambda big: self.pygame.draw.rect(big, white, box, border_radius=corner)
-            )
+            return self._stencil(tw, th, lambda big: self.pygame.draw.rect(big, white, box, border_radius=corner))
 
         outer = rounded(0)
         inner = rounded(width) if line and width else outer
         (rgb_f, a_f), (rgb_l, a_l) = fill or ((line or (INK, 0))[0], 0), line or ((fill or (INK, 0))[0], 0)
         weight_f, weight_l = inner * a_f, (outer - inner) * a_l
         total = weight_f + weight_l
-        share = np.divide(weight_l, total, out=np.full_like(total, float(a_f == 0)), where=total > 0)[
-            ..., None
-        ]
+        share = np.divide(weight_l, total, out=np.full_like(total, float(a_f == 0)), where=total > 0)[..., None]
         color = np.asarray(rgb_l, np.float32) * share + np.asarray(rgb_f, np.float32) * (1 - share)
         tile = np.concatenate([color, total[..., None]], axis=2).round().astype(np.uint8)
 
         def stretch(length: int, tile_length: int) -> npt.NDArray[np.int64]:
             index = np.arange(length)
-            return np.where(
-                index <= tile_length // 2, index, np.maximum(tile_length // 2, index - length + tile_length)
-            )
+            return np.where(index <= tile_length // 2, index, np.maximum(tile_length // 2, index - length + tile_length))
 
         return self.from_rgba(tile[stretch(h, th)][:, stretch(w, tw)])
 

@@ -86,7 +86,9 @@ class Domain(ABC):
             raise TypeError(f"{type(self).__name__} names arrays that its state does not have: {', '.join(sorted(unknown))}")
         for name, array in zip(state._fields, state, strict=True):
             if name not in self.shared and array.shape[:1] != (n,):
-                raise TypeError(f"the first axis of {name} must be the {n} instance(s), but its shape is {array.shape}; or name it in `shared`")
+                raise TypeError(
+                    f"the first axis of {name} must be the {n} instance(s), but its shape is {array.shape}; or name it in `shared`"
+                )
             if name in self.per_frame and array.shape[1:2] != (self.max_depth + 1,):
                 raise TypeError(f"the second axis of {name} must be the {self.max_depth + 1} depths, but its shape is {array.shape}")
 

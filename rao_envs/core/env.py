@@ -18,8 +18,7 @@ from rao_envs.core.history import History
 Obs = dict[str, npt.NDArray[Any]]
 
 DEPTH, EVENT, N_RETURNED, REWARD, DENSE, TERMINATED, TRUNCATED, SUCCESS = (
-    (EPISODE.names or ()).index(name)
-    for name in ("depth", "event", "n_returned", "reward", "dense", "terminated", "truncated", "success")
+    (EPISODE.names or ()).index(name) for name in ("depth", "event", "n_returned", "reward", "dense", "terminated", "truncated", "success")
 )
 
 
@@ -150,7 +149,9 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             gymnasium.error.ResetNeeded: before the first reset.
         """
         if self.render_mode is None:
-            gym.logger.warn(f"render() shows nothing without a render_mode: make the environment with one of {self.metadata['render_modes']}")
+            gym.logger.warn(
+                f"render() shows nothing without a render_mode: make the environment with one of {self.metadata['render_modes']}"
+            )
             return None
         if not self._begun:
             raise ResetNeeded("call reset() before render()")
@@ -275,7 +276,9 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         if isinstance(action, np.ndarray) and action.shape == () and action.dtype.kind in "iu":
             action = action.item()
         if not isinstance(action, (int, np.integer)) or isinstance(action, bool) or not 0 <= action < len(self.action_names):
-            raise ValueError(f"{action!r} is not an action: pass an integer in [0, {len(self.action_names)}) ({', '.join(self.action_names)})")
+            raise ValueError(
+                f"{action!r} is not an action: pass an integer in [0, {len(self.action_names)}) ({', '.join(self.action_names)})"
+            )
         return int(action)
 
     def _check_spawn(self, action: Any) -> int:

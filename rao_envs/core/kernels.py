@@ -29,9 +29,7 @@ from rao_envs.core.rng import mix
 
 
 @inline
-def enter(
-    stack: CallStack, i: int, depth: int, identity: int, stride: int, parent: int, action: int, budget: int, root_left: int
-) -> None:
+def enter(stack: CallStack, i: int, depth: int, identity: int, stride: int, parent: int, action: int, budget: int, root_left: int) -> None:
     """Make `frames[i, depth]` a new frame and the acting one."""
     episode = stack.episodes[i]
     frame = stack.frames[i, depth]

@@ -64,9 +64,7 @@ class SidePanel:
         bar = px(6)
         canvas.draw_box(surface, (left, y, width, bar), bar // 2, fill=(DESK, 255))
         if used > 0:
-            canvas.draw_box(
-                surface, (left, y, max(bar, round(width * used)), bar), bar // 2, fill=(depth_color(0), 255)
-            )
+            canvas.draw_box(surface, (left, y, max(bar, round(width * used)), bar), bar // 2, fill=(depth_color(0), 255))
         y += px(25)
         canvas.draw_text(surface, "Last action", (left, y), px(12), MUTED)
         y += px(19)
@@ -74,9 +72,7 @@ class SidePanel:
         used_width = canvas.draw_text(surface, action, (left, y), px(14), INK, bold=True, limit=width)
         event = EVENTS.get(episode.event, words(episode.event))
         gap = px(8)
-        canvas.draw_text(
-            surface, event, (left + used_width + gap, y), px(12), MUTED, limit=width - used_width - gap
-        )
+        canvas.draw_text(surface, event, (left + used_width + gap, y), px(12), MUTED, limit=width - used_width - gap)
         y += px(20)
         surface.fill(LINE, (left, y, width, 1))
         return y + px(10)
@@ -132,21 +128,15 @@ class SidePanel:
         counts = f"{n_open} open, {len(episode.frames) - n_open} done"
         middle = top + round(7 * scale)
         used = canvas.draw_text(surface, "Recursion tree", (left, middle), small, MUTED)
-        canvas.draw_text(
-            surface, counts, (left + width, middle), small, MUTED, align="right", limit=width - used - small
-        )
+        canvas.draw_text(surface, counts, (left + width, middle), small, MUTED, align="right", limit=width - used - small)
         top += round(20 * scale)
         rows = tree_rows(episode.frames, max(0, (height - round(20 * scale)) // row_height))
         if not rows:
             return
         deepest = max(row.indent for row in rows)
-        step = min(
-            16 * scale, 0.4 * width / max(1, deepest)
-        )  # deep stacks indent less, labels keep their room
+        step = min(16 * scale, 0.4 * width / max(1, deepest))  # deep stacks indent less, labels keep their room
         active = next((frame for frame in reversed(episode.frames) if frame.status == "open"), None)
-        last_y: dict[
-            int, int
-        ] = {}  # indent -> middle of the last row there, where the children's guide lines start
+        last_y: dict[int, int] = {}  # indent -> middle of the last row there, where the children's guide lines start
         for i, row in enumerate(rows):
             middle = top + i * row_height + row_height // 2
             x = left + row_height // 2 + round(row.indent * step)
@@ -166,21 +156,15 @@ class SidePanel:
             last_y[row.indent] = middle
             self._row(surface, row, x, middle, left + width, row.frame is active, scale)
 
-    def _row(
-        self, surface: Any, row: TreeRow, x: int, middle: int, right: int, is_active: bool, scale: float
-    ) -> None:
+    def _row(self, surface: Any, row: TreeRow, x: int, middle: int, right: int, is_active: bool, scale: float) -> None:
         """One row: status mark at `x`, label, steps of its budget at the right edge."""
         canvas, icon = self.canvas, round(15 * scale)
         small, start = round(12 * scale), x + round(13 * scale)
         color = depth_color(row.indent)
         if row.gap:
             for k in (-1, 0, 1):
-                canvas.draw_mark(
-                    surface, (x + k * 4 * scale, middle), round(3 * scale), ("disc", 1.0, MUTED, 255)
-                )
-            canvas.draw_text(
-                surface, f"{row.hidden} more", (start, middle), small, MUTED, limit=right - start
-            )
+                canvas.draw_mark(surface, (x + k * 4 * scale, middle), round(3 * scale), ("disc", 1.0, MUTED, 255))
+            canvas.draw_text(surface, f"{row.hidden} more", (start, middle), small, MUTED, limit=right - start)
             return
         frame = row.frame
         if frame is None:
@@ -197,18 +181,12 @@ class SidePanel:
         canvas.draw_mark(surface, (x, middle), icon, *status_mark(frame.status, color))
         edge = right - round(5 * scale)
         ink = INK if frame.status == "open" else MUTED
-        spent = canvas.draw_text(
-            surface, f"{frame.steps}/{frame.budget}", (edge, middle), small, ink, align="right"
-        )
+        spent = canvas.draw_text(surface, f"{frame.steps}/{frame.budget}", (edge, middle), small, ink, align="right")
         room = edge - spent - round(8 * scale) - start
-        used = canvas.draw_text(
-            surface, words(frame.label), (start, middle), small, ink, bold=is_active, limit=room
-        )
+        used = canvas.draw_text(surface, words(frame.label), (start, middle), small, ink, bold=is_active, limit=room)
         if row.hidden:
             gap = round(6 * scale)
-            canvas.draw_text(
-                surface, f"+{row.hidden}", (start + used + gap, middle), small, MUTED, limit=room - used - gap
-            )
+            canvas.draw_text(surface, f"+{row.hidden}", (start + used + gap, middle), small, MUTED, limit=room - used - gap)
 
 
 def status_mark(status: str, color: Color) -> tuple[Layer, ...]:

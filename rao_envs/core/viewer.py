@@ -187,11 +187,7 @@ def tree_text(episode: EpisodeView, color: bool = True, capacity: int = 12) -> s
 
 def paint_text(text: str, foreground: Color | None = None, background: Color | None = None) -> str:
     """`text` in ANSI colours, from the 6x6x6 cube of the 256-colour table, which terminals share."""
-    codes = [
-        f"{kind};5;{_cube(value)}"
-        for kind, value in ((38, foreground), (48, background))
-        if value is not None
-    ]
+    codes = [f"{kind};5;{_cube(value)}" for kind, value in ((38, foreground), (48, background)) if value is not None]
     return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes else text
 
 

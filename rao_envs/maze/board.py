@@ -41,12 +41,10 @@ class Grid(NamedTuple):
             return None
         r0, c0, r1, c1 = self.cells
         top, bottom = (
-            edge_pixel(self.ys, self.pitch, min(max(side, r0 - overhang), r1 + overhang) - r0)
-            for side in (region[0], region[2])
+            edge_pixel(self.ys, self.pitch, min(max(side, r0 - overhang), r1 + overhang) - r0) for side in (region[0], region[2])
         )
         left, right = (
-            edge_pixel(self.xs, self.pitch, min(max(side, c0 - overhang), c1 + overhang) - c0)
-            for side in (region[1], region[3])
+            edge_pixel(self.xs, self.pitch, min(max(side, c0 - overhang), c1 + overhang) - c0) for side in (region[1], region[3])
         )
         return left, top, right - left, bottom - top
 
@@ -65,9 +63,7 @@ def layout(cells: tuple[int, int, int, int], rect: Rect) -> Grid:
     left, top, width, height = rect
     margin = max(4, min(14, min(width, height) // 20))
     pitch = min((width - 2 * margin) / cols, (height - 2 * margin) / rows)
-    if (
-        pitch >= 24
-    ):  # equal cells; smaller ones would give up too much of the board, and differ by a pixel instead
+    if pitch >= 24:  # equal cells; smaller ones would give up too much of the board, and differ by a pixel instead
         pitch = float(int(pitch))
     wall = min(8, max(1, round(pitch * 0.12)))
     x0 = left + (width - round(pitch * cols)) // 2
@@ -123,9 +119,7 @@ def predecessors(
     step = np.zeros((len(rows), 2), np.int64)
     for bit, dr, dc in DIRECTIONS:
         r, c = rows + dr, cols + dc
-        inside = (
-            (r >= 0) & (r < trail.shape[0]) & (c >= 0) & (c < trail.shape[1]) & (links[rows, cols] & bit > 0)
-        )
+        inside = (r >= 0) & (r < trail.shape[0]) & (c >= 0) & (c < trail.shape[1]) & (links[rows, cols] & bit > 0)
         value = np.where(inside, trail[np.where(inside, r, 0), np.where(inside, c, 0)], 0)
         better = (value < own) & (value > best)
         best[better] = value[better]
@@ -150,9 +144,7 @@ def draw_cells(canvas: Canvas, links: npt.NDArray[np.uint8], grid: Grid, block: 
         )
         _rule(floor, ys // k, xs // k, *lines, 2 if grid.pitch >= 12 else 1, BLOCK)
     walls = canvas.surface(width, height)
-    walls.fill(
-        (*WALL, 0)
-    )  # the colour of the transparent part bleeds into smoothed edges: make it the wall's own
+    walls.fill((*WALL, 0))  # the colour of the transparent part bleeds into smoothed edges: make it the wall's own
     solid, wall = (*WALL, 255), grid.wall * k
     before, after = wall // 2, wall - wall // 2
     rect = canvas.pygame.draw.rect
@@ -174,9 +166,7 @@ def draw_cells(canvas: Canvas, links: npt.NDArray[np.uint8], grid: Grid, block: 
         rect(walls, solid, box, border_radius=radius)
     if k > 1:
         walls = canvas.pygame.transform.smoothscale(walls, (width // k, height // k))
-    walls.set_alpha(
-        255, canvas.pygame.RLEACCEL
-    )  # most of it is empty: encoded so, it is blended several times faster
+    walls.set_alpha(255, canvas.pygame.RLEACCEL)  # most of it is empty: encoded so, it is blended several times faster
     return floor, walls
 
 

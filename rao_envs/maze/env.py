@@ -140,9 +140,7 @@ class MazeEnv(RecursiveEnv):
             edge_rows = range(r0, r1) if col_step else [r0 if aim == NORTH else r1 - 1]
             edge_cols = range(c0, c1) if row_step else [c1 - 1 if aim == EAST else c0]
             links = self.batch.state.links[0]
-            targets = tuple(
-                (r + row_step, c + col_step) for r in edge_rows for c in edge_cols if (links[r * cols + c] >> aim) & 1
-            )
+            targets = tuple((r + row_step, c + col_step) for r in edge_rows for c in edge_cols if (links[r * cols + c] >> aim) & 1)
         label = self.domain.frame_label(int(self.batch.stack.frames["action"][0, depth]))
         return MazeFrameView(depth=depth, level=int(frame["level"]), region=(r0, c0, r1, c1), targets=targets, label=label)
 

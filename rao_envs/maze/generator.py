@@ -287,9 +287,7 @@ def _grow_tree(links: Links, top: int, left: int, bottom: int, right: int, rng: 
 
 
 @jit
-def _open_walls(
-    links: Links, top: int, left: int, bottom: int, right: int, openings: float, rng: Rng
-) -> None:
+def _open_walls(links: Links, top: int, left: int, bottom: int, right: int, openings: float, rng: Rng) -> None:
     """Open each closed wall inside the rectangle [top, bottom) x [left, right) with probability `openings`.
 
     One draw per cell, 32 bits for either wall, and no branch on it: opening an open wall changes nothing.

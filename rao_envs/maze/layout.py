@@ -21,9 +21,7 @@ import numpy.typing as npt
 
 from rao_envs.maze.generator import EAST, NORTH, SOUTH, WEST, components
 
-LayoutSource: TypeAlias = (
-    "str | os.PathLike[str] | Sequence[str] | Sequence[Sequence[int]] | npt.NDArray[Any]"
-)
+LayoutSource: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Sequence[Sequence[int]] | npt.NDArray[Any]"
 Pair: TypeAlias = "tuple[tuple[int, int], tuple[int, int]]"
 ScenarioSource: TypeAlias = "str | os.PathLike[str] | Sequence[Pair] | npt.NDArray[Any]"
 
@@ -126,9 +124,7 @@ def load_layout(layout: LayoutSource, scenarios: ScenarioSource | None = None) -
     tasks = _marks(source, required=source.needs_marks and scenarios is None)
     if scenarios is not None:
         if len(tasks.pairs) > 0:
-            raise LayoutError(
-                f"{source.where}: marks a start and a goal itself: leave out those or the scenarios"
-            )
+            raise LayoutError(f"{source.where}: marks a start and a goal itself: leave out those or the scenarios")
         tasks = _read_scenarios(scenarios, source)
     elif not links.any():
         raise LayoutError(f"{source.where}: no two neighbouring cells are free, so there is nowhere to go")
@@ -142,9 +138,7 @@ def _read_map(layout: object) -> _Map:
     if isinstance(layout, str) and ("\n" in layout or "\r" in layout):
         return _parse_map(layout, "text", "text")
     if isinstance(layout, (str, os.PathLike)):
-        path = _file(
-            layout, "text needs a line break to be taken for a maze; a maze of one row goes in a list"
-        )
+        path = _file(layout, "text needs a line break to be taken for a maze; a maze of one row goes in a list")
         if path.suffix.lower() == ".npy":
             return _array_map(_read_npy(path), path.stem, path.name)
         return _parse_map(_read_text(path), path.stem, path.name)
@@ -174,12 +168,8 @@ def _parse_map(text: str, name: str, where: str) -> _Map:
         height, width, skipped = _parse_header(lines, skipped, where)
         rows = lines[skipped:]
         if len(rows) != height:
-            guess = (
-                "is the file truncated?" if len(rows) < height else f"line {skipped + height + 1} is too many"
-            )
-            raise LayoutError(
-                f"{where}: the header says height {height} but {len(rows)} rows follow; {guess}"
-            )
+            guess = "is the file truncated?" if len(rows) < height else f"line {skipped + height + 1} is too many"
+            raise LayoutError(f"{where}: the header says height {height} but {len(rows)} rows follow; {guess}")
         cells = _parse_cells(rows, width, "the header says width", skipped, _TERRAIN, _TERRAIN_ALLOWED, where)
         return _Map(cells, name, where, 1, needs_marks=False, allowed=_TERRAIN_ALLOWED)
     rows = lines[skipped:]
@@ -247,9 +237,7 @@ def _parse_cells(
     unknown = _first(cells == _UNKNOWN)
     if unknown is not None:
         row, col = unknown
-        raise LayoutError(
-            f"{where}: unknown character {rows[row][col]!r} in {_at(row, col, 1, skipped)}; {allowed}"
-        )
+        raise LayoutError(f"{where}: unknown character {rows[row][col]!r} in {_at(row, col, 1, skipped)}; {allowed}")
     return cells
 
 
@@ -259,13 +247,10 @@ def _array_map(array: npt.NDArray[Any], name: str, where: str) -> _Map:
         raise LayoutError(f"{where}: empty (shape {array.shape}); a maze has at least two cells")
     if array.dtype.kind not in "biu":
         raise LayoutError(
-            f"{where}: values of type {array.dtype}, not bool or integer; {_VALUES_ALLOWED} "
-            "(text and paths are layouts, too)"
+            f"{where}: values of type {array.dtype}, not bool or integer; {_VALUES_ALLOWED} (text and paths are layouts, too)"
         )
     if array.ndim != 2:
-        raise LayoutError(
-            f"{where}: {array.ndim} dimensions (shape {array.shape}); a maze has rows and columns"
-        )
+        raise LayoutError(f"{where}: {array.ndim} dimensions (shape {array.shape}); a maze has rows and columns")
     _check_size(array.shape[0], array.shape[1], where)
     unknown = _first((array < FREE) | (array > GOAL))
     if unknown is not None:
@@ -290,14 +275,10 @@ def _marks(source: _Map, required: bool) -> _Tasks:
     """The start and goal that the maze itself marks: one pair, or none where none is required."""
     ends: dict[str, tuple[int, int]] = {}
     for end, cell in (("start", START), ("goal", GOAL)):
-        found = [
-            divmod(int(flat), source.cells.shape[1]) for flat in np.flatnonzero(source.cells == cell)[:2]
-        ]
+        found = [divmod(int(flat), source.cells.shape[1]) for flat in np.flatnonzero(source.cells == cell)[:2]]
         if len(found) == 2:
             spots = " and ".join(_at(row, col, source.base) for row, col in found)
-            raise LayoutError(
-                f"{source.where}: more than one {end}: {spots}; mark exactly one ({source.allowed})"
-            )
+            raise LayoutError(f"{source.where}: more than one {end}: {spots}; mark exactly one ({source.allowed})")
         if found:
             ends[end] = found[0]
     missing = [end for end in ("start", "goal") if end not in ends]
@@ -320,13 +301,9 @@ def _read_scenarios(scenarios: ScenarioSource, source: _Map) -> _Tasks:
     except ValueError:
         raise LayoutError(f"scenarios: some are no pairs; {_PAIRS}") from None
     if array.size == 0:
-        raise LayoutError(
-            f"scenarios: none given; {_PAIRS} (leave `scenarios` out to draw them at every reset)"
-        )
+        raise LayoutError(f"scenarios: none given; {_PAIRS} (leave `scenarios` out to draw them at every reset)")
     if array.dtype.kind not in "iu" or array.ndim != 3 or array.shape[1:] != (2, 2):
-        raise LayoutError(
-            f"scenarios: {array.dtype} of shape {array.shape} is not (K, 2, 2) integers; {_PAIRS}"
-        )
+        raise LayoutError(f"scenarios: {array.dtype} of shape {array.shape} is not (K, 2, 2) integers; {_PAIRS}")
     return _Tasks(array.astype(np.int64), [f"scenarios[{k}]" for k in range(len(array))], 0)
 
 
@@ -335,9 +312,7 @@ def _parse_scenarios(text: str, where: str, source: _Map) -> _Tasks:
     lines = _lines(text)
     head = lines[0].split() if lines else []
     if len(head) != 2 or head[0] != "version" or head[1] not in ("1", "1.0"):
-        raise LayoutError(
-            f"{where}: line 1 is {_short(''.join(lines[:1]))}; a scenario file begins with 'version 1'"
-        )
+        raise LayoutError(f"{where}: line 1 is {_short(''.join(lines[:1]))}; a scenario file begins with 'version 1'")
     pairs, places, idle, foreign = [], [], [], set()
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
@@ -345,9 +320,7 @@ def _parse_scenarios(text: str, where: str, source: _Map) -> _Tasks:
         place = f"{where}: line {number}"
         fields = [field.strip() for field in line.strip().split("\t")] if "\t" in line else line.split()
         if len(fields) != 9:
-            raise LayoutError(
-                f"{place} has {len(fields)} fields, not nine ({_FIELDS}); is the file truncated?"
-            )
+            raise LayoutError(f"{place} has {len(fields)} fields, not nine ({_FIELDS}); is the file truncated?")
         try:
             float(fields[8])
             width, height, start_x, start_y, goal_x, goal_y = map(int, fields[2:8])
@@ -357,8 +330,7 @@ def _parse_scenarios(text: str, where: str, source: _Map) -> _Tasks:
         rows, cols = source.cells.shape
         if (height, width) != (rows, cols):
             raise LayoutError(
-                f"{place}: for a map of width {width} and height {height}, "
-                f"but {source.where} has width {cols} and height {rows}"
+                f"{place}: for a map of width {width} and height {height}, but {source.where} has width {cols} and height {rows}"
             )
         if (start_x, start_y) == (goal_x, goal_y):
             idle.append(number)
@@ -409,9 +381,7 @@ def _check(tasks: _Tasks, walls: npt.NDArray[np.bool_], links: npt.NDArray[np.ui
     apart = (part[:, 0] != part[:, 1]) | (part[:, 0] < 0)
     if apart.any():
         task = int(apart.argmax())
-        raise fail(
-            task, f"there is no path from {spot(task, 0)} to {spot(task, 1)} (moves: up, right, down, left)"
-        )
+        raise fail(task, f"there is no path from {spot(task, 0)} to {spot(task, 1)} (moves: up, right, down, left)")
 
 
 def _file(path: str | os.PathLike[str], hint: str) -> Path:
@@ -431,9 +401,7 @@ def _file(path: str | os.PathLike[str], hint: str) -> Path:
     if not stat.S_ISREG(status.st_mode):
         raise LayoutError(f"{_short(name)} is not a regular file")
     if status.st_size > MAX_FILE_BYTES:
-        raise LayoutError(
-            f"{_short(name)} is too large: {status.st_size} bytes, at most {MAX_FILE_BYTES} are read"
-        )
+        raise LayoutError(f"{_short(name)} is too large: {status.st_size} bytes, at most {MAX_FILE_BYTES} are read")
     return Path(name)
 
 
@@ -448,9 +416,7 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = error.start - data.rfind(b"\n", 0, error.start)
-        raise LayoutError(
-            f"{path.name}: line {line}, byte {byte} (counted from 1) is not UTF-8; save it as UTF-8 text"
-        ) from error
+        raise LayoutError(f"{path.name}: line {line}, byte {byte} (counted from 1) is not UTF-8; save it as UTF-8 text") from error
 
 
 def _read_npy(path: Path) -> npt.NDArray[Any]:
@@ -472,9 +438,7 @@ def _lines(text: str) -> list[str]:
 def _check_size(rows: int, cols: int, where: str) -> None:
     """Raise LayoutError for a maze that is too large."""
     if rows > MAX_SIDE or cols > MAX_SIDE:
-        raise LayoutError(
-            f"{where}: too large: {rows} rows and {cols} columns; at most {MAX_SIDE} of each are allowed"
-        )
+        raise LayoutError(f"{where}: too large: {rows} rows and {cols} columns; at most {MAX_SIDE} of each are allowed")
 
 
 def _ragged(rows: Any) -> str:
@@ -482,9 +446,7 @@ def _ragged(rows: Any) -> str:
     lengths = [len(row) if isinstance(row, (Sequence, np.ndarray)) else None for row in rows]
     for row, length in enumerate(lengths):
         if length is None or length != lengths[0]:
-            fault = (
-                "is no row of cells" if length is None else f"has {length} cells but row 0 has {lengths[0]}"
-            )
+            fault = "is no row of cells" if length is None else f"has {length} cells but row 0 has {lengths[0]}"
             return f"array: {_at(row, None, 0)} {fault}; all rows must be of one length"
     return f"array: its cells are no single values; {_VALUES_ALLOWED}"
 

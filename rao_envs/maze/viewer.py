@@ -161,9 +161,7 @@ class MazeViewer:
         self.panel.draw(surface, (left, gap, panel_width, panel_height), view.episode, LEGEND, scale)
         return self.canvas.pixels(surface)
 
-    def _board(
-        self, surface: Any, rect: Rect, view: MazeView, cells: tuple[int, int, int, int], name: str
-    ) -> float:
+    def _board(self, surface: Any, rect: Rect, view: MazeView, cells: tuple[int, int, int, int], name: str) -> float:
         """Draw the window `cells` of the maze inside `rect`; returns the pixels per cell."""
         grid = layout(cells, rect)
         static = self._layers(view, grid, name)
@@ -218,9 +216,7 @@ class MazeViewer:
         opacity = (60 + 135 * np.clip(trail[rows, cols], 0, 1)).astype(int)
         # Only the part of the board that was visited is blended.
         top, left = int(grid.ys[rows.min()]), int(grid.xs[cols.min()])
-        layer = self.canvas.surface(
-            int(grid.xs[cols.max() + 1]) - left + 2, int(grid.ys[rows.max() + 1]) - top + 2
-        )
+        layer = self.canvas.surface(int(grid.xs[cols.max() + 1]) - left + 2, int(grid.ys[rows.max() + 1]) - top + 2)
         width = max(2, round(grid.pitch * 0.3))
         mid_y = (grid.ys[:-1] + grid.ys[1:] - width) // 2 - top
         mid_x = (grid.xs[:-1] + grid.xs[1:] - width) // 2 - left
@@ -249,16 +245,12 @@ class MazeViewer:
         if view.stack and (area := grid.rect(view.stack[0].region, 2)) is not None:
             grow = grid.wall // 2 + line + 1  # the root's line lies outside the outer wall
             box = (area[0] - grow, area[1] - grow, area[2] + 2 * grow, area[3] + 2 * grow)
-            self.canvas.draw_box(
-                surface, box, radius, line=(depth_color(view.stack[0].depth), 255), width=line
-            )
+            self.canvas.draw_box(surface, box, radius, line=(depth_color(view.stack[0].depth), 255), width=line)
         for i, frame in enumerate(outlined):
             if (area := grid.rect(frame.region, 2)) is None:
                 continue
             # The others lie just inside their walls, and inside earlier lines that share an edge with them.
-            shared = sum(
-                any(a == b for a, b in zip(frame.region, other.region, strict=True)) for other in outlined[:i]
-            )
+            shared = sum(any(a == b for a, b in zip(frame.region, other.region, strict=True)) for other in outlined[:i])
             inset = grid.wall // 2 + 1 + min(shared, 2 * OUTLINES) * (line + 1)
             inset = min(inset, max(1, min(area[2], area[3]) // 3))
             box = (area[0] + inset, area[1] + inset, area[2] - 2 * inset, area[3] - 2 * inset)
@@ -296,9 +288,7 @@ def draw_rgb(view: MazeView, size: tuple[int, int] | None = None) -> npt.NDArray
     return MazeViewer().draw_rgb(view, size)
 
 
-def draw_ansi(
-    view: MazeView, color: bool = True, cells: tuple[int, int] = (20, 20), capacity: int = 8
-) -> str:
+def draw_ansi(view: MazeView, color: bool = True, cells: tuple[int, int] = (20, 20), capacity: int = 8) -> str:
     """The maze in box-drawing characters with the status and the recursion tree below it. Needs no pygame.
 
     Args:
@@ -362,10 +352,7 @@ def _checked_shape(view: MazeView) -> tuple[int, int]:
         ValueError: `links` is not a non-empty matrix or `trail` has another shape.
     """
     if view.links.ndim != 2 or view.links.size == 0 or view.trail.shape != view.links.shape:
-        raise ValueError(
-            f"links and trail must be non-empty and of one shape (rows, cols), "
-            f"not {view.links.shape} and {view.trail.shape}"
-        )
+        raise ValueError(f"links and trail must be non-empty and of one shape (rows, cols), not {view.links.shape} and {view.trail.shape}")
     return int(view.links.shape[0]), int(view.links.shape[1])
 
 

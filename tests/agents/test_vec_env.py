@@ -14,11 +14,12 @@ import pytest
 from gymnasium.error import ResetNeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rao_agents.vec_env import RecursiveVecEnv, VecDenseReward, make_vec_env
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
+
+from rao_agents.vec_env import RecursiveVecEnv, VecDenseReward, make_vec_env
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.envs import third_party
@@ -96,7 +97,11 @@ def check_facts(venv: Any, infos: list[dict[str, Any]], dones: Any) -> None:
     facts = venv.facts
     for i, info in enumerate(infos):
         described = venv.reset_infos[i] if dones[i] else info
-        assert (facts.frame_id[i], facts.parent_id[i], facts.depth[i]) == (described["frame_id"], described["parent_id"], described["depth"])
+        assert (facts.frame_id[i], facts.parent_id[i], facts.depth[i]) == (
+            described["frame_id"],
+            described["parent_id"],
+            described["depth"],
+        )
         assert ("reset", "step", "spawn", "return")[facts.event[i]] == described["event"]
         assert facts.n_returned[i] == len(info["returned"])
         for row, entry in enumerate(info["returned"]):

@@ -44,7 +44,11 @@ def without_times(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in point.items() if key != "seconds"} for point in points]
 
 
-EXTRAS: dict[str, dict[str, Any]] = {"ppo": {"frame_stack": 2, "normalize": True, "step_penalty": 0.01, "ent_coef": "lin_0.1"}}
+EXTRAS: dict[str, dict[str, Any]] = {
+    "ppo": {"frame_stack": 2, "normalize": True, "step_penalty": 0.01, "ent_coef": "lin_0.1"},
+    # A replay buffer stores what VecNormalize saw: it has to come after the stacking.
+    "dqn": {"frame_stack": 2, "normalize": True},
+}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rao_envs.maze.generator import (
-    GROUP,
-    WIDEST_TOP,
     DEFAULT_OPENINGS,
     EAST,
+    GROUP,
     NESTED,
     NORTH,
     OPEN,
@@ -24,6 +23,7 @@ from rao_envs.maze.generator import (
     SOUTH,
     STRUCTURES,
     WEST,
+    WIDEST_TOP,
     coarsen,
     components,
     default_distance,

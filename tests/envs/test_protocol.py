@@ -174,8 +174,9 @@ def test_every_episode_is_the_tree_that_its_infos_describe(case: Case, seed: int
     for action, step in episode(env, seed, style, limit):
         if model is None:
             model = TreeModel(env, step.observation, step.info)
+            potential = float(env.batch.stack.episodes["potential"][0])
         else:
-            model.step(action, *step[:1], *step[2:])
+            model.step(action, step.observation, step.terminated, step.truncated, step.info)
         assert env.observation_space.contains(step.observation)
         assert isinstance(step.reward, float) and isinstance(step.terminated, bool) and isinstance(step.truncated, bool)
         assert ("dense_reward" in step.info) == (env.batch.feedback == "dense")
@@ -183,9 +184,11 @@ def test_every_episode_is_the_tree_that_its_infos_describe(case: Case, seed: int
         progress += step.info.get("dense_reward", 0.0)
         if model.over:
             assert rewards == float(step.info["is_success"])
-            assert step.truncated == (not step.info["is_success"] and env.batch.stack.episodes["clock"][0] >= env.batch.stack.limits["budget"][0]) or step.terminated
+            if env.batch.feedback == "dense":
+                assert progress == pytest.approx(env.batch.stack.episodes["potential"][0] - potential)
+            assert step.terminated or (model.clock == model.total and not step.info["is_success"])
     assert model is not None
-    assert model.over or env.batch.stack.episodes["clock"][0] == limit
+    assert model.over or model.clock == limit
 
 
 @every_case
@@ -393,11 +396,18 @@ def infos_of(infos: dict[str, Any], i: int) -> dict[str, Any]:
 
 def same_info(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Whether two infos say the same, whatever the order of keys and the kind of string."""
-    return left.keys() == right.keys() and all(
-        same_info(left[key], right[key]) if isinstance(left[key], dict) else key == "returned" or same(left[key], right[key])
-        for key in left
-        if key != "event"
-    ) and str(left.get("event")) == str(right.get("event")) and [dict(entry) for entry in left.get("returned", ())] == [dict(entry) for entry in right.get("returned", ())]
+    return bool(plain(left) == plain(right))
+
+
+def plain(value: Any) -> Any:
+    """`value` in Python's own types."""
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.tolist()
+    return str(value) if isinstance(value, str) else value
 
 
 def observation_of(observations: dict[str, Any], i: int) -> dict[str, Any]:
@@ -450,12 +460,10 @@ def test_the_vector_environment_is_gymnasiums_own_over_single_ones(
 
 @every_case
 @settings(max_examples=3)
-@given(seed=st.integers(0, 2**63), style=habits, n=st.integers(1, 9), data=st.data())
-def test_neither_position_nor_batch_size_nor_neighbours_matter(
-    case: Case, seed: int, style: Habits, n: int, data: st.DataObject
-) -> None:
+@given(seed=st.integers(0, 2**63), style=habits, n=st.integers(1, 9), where=st.integers(0, 8))
+def test_neither_position_nor_batch_size_nor_neighbours_matter(case: Case, seed: int, style: Habits, n: int, where: int) -> None:
     case = few_steps(case)
-    position = data.draw(st.integers(0, n - 1))
+    position = where % n
     alone, crowd = case.make_vec(1), case.make_vec(n)
     alone.reset(seed=[seed])
     crowd.reset(seed=[seed if i == position else 3 * i for i in range(n)])
@@ -467,7 +475,7 @@ def test_neither_position_nor_batch_size_nor_neighbours_matter(
         assert equal(observation_of(mine[0], 0), observation_of(theirs[0], position))
         assert [part[0] for part in mine[1:4]] == [part[position] for part in theirs[1:4]]
         assert same_info(infos_of(mine[4], 0), infos_of(theirs[4], position))
-        if data.draw(st.booleans(), label="carry") and position:
+        if others.random() < 0.1 and position:
             crowd.set_state(crowd.get_state(position), 0)  # its neighbour's state does not matter
             crowd = pickle.loads(pickle.dumps(crowd))
 
@@ -589,6 +597,19 @@ def test_inline_and_detached_execution_are_the_same(case: Case, seed: int, style
     assert equal(Step(*_reset(detached, None)), Step(*_reset(inline, None))), "the next episode is the same, too"
 
 
+def test_a_picture_shows_detached_frames_as_if_they_had_run_inline() -> None:
+    def last_picture(detach: bool) -> Any:
+        env = Case("RAO/Maze-40x40-v0", {"budget": 60}).make(render_mode="ansi")
+        start = Step(*_reset(env, 2))
+        run_detached(env, start, Whim(Habits(3, 0.6, 0.0, False), float(detach)), np.random.default_rng(0))
+        return env.history.view("").frames, env.render()
+
+    (frames, picture), (expected_frames, expected_picture) = last_picture(True), last_picture(False)
+    assert len(expected_frames) > 5
+    assert frames == expected_frames
+    assert picture.splitlines()[:30] == expected_picture.splitlines()[:30]
+
+
 def spawn_action(env: RecursiveEnv, name: str | None = None) -> int:
     """An allowed spawn action."""
     return int(env.spawn_actions[env.action_masks()[env.spawn_actions]][0]) if name is None else env.action_names.index(name)
@@ -704,7 +725,9 @@ def test_independent_children_cannot_see_what_their_siblings_did() -> None:
             observation, *_, info = env.step(0)  # forbidden: time passes
         while info["frame_id"] == elder or info["parent_id"] == elder:
             observation, *_, info = env.step(env.action_names.index("answer"))
-        firsts.append((observation, {key: value for key, value in info.items() if key != "returned"}, env.batch.stack.frame_rng[0, 1].copy()))
+        firsts.append(
+            (observation, {key: value for key, value in info.items() if key != "returned"}, env.batch.stack.frame_rng[0, 1].copy())
+        )
     assert equal(firsts[0], firsts[1])
     assert equal(firsts[0], firsts[2])
 
@@ -927,7 +950,10 @@ def test_any_kind_of_integer_is_an_action(action: Any) -> None:
 
 
 def test_reset_is_needed_before_the_first_and_after_the_last_step() -> None:
-    env, vector = Case("RAO/Maze-5x5-v0", {"budget": 2}).make(), Case("RAO/Maze-5x5-v0", {"budget": 2}).make_vec(2, autoreset_mode="Disabled")
+    env, vector = (
+        Case("RAO/Maze-5x5-v0", {"budget": 2}).make(),
+        Case("RAO/Maze-5x5-v0", {"budget": 2}).make_vec(2, autoreset_mode="Disabled"),
+    )
     for call in (lambda: env.step(0), lambda: env.spawn(4), lambda: vector.step([0, 0])):
         with pytest.raises(ResetNeeded):
             call()
@@ -1007,7 +1033,10 @@ def test_reset_options_are_checked_before_anything_changes() -> None:
         drawn.add(env.cells["start"])
     assert drawn == {(0, 0), (2, 0)}
     before = env.get_state()
-    for options, message in (({"scenario": 2}, r"scenario must be an integer in \[0, 1\]"), ({"scene": 1}, "unknown reset option.*allowed: scenario")):
+    for options, message in (
+        ({"scenario": 2}, r"scenario must be an integer in \[0, 1\]"),
+        ({"scene": 1}, "unknown reset option.*allowed: scenario"),
+    ):
         with pytest.raises(ValueError, match=message):
             env.reset(seed=9, options=options)
         with pytest.raises(ValueError, match=message):

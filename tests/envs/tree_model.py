@@ -60,7 +60,9 @@ class TreeModel:
         self.total = int(env.batch.stack.limits["budget"][0])
         base = int(env.batch.stack.episodes["base"][0])
         frame = env.batch.stack.frames[0, base]
-        self.root = Node(info["frame_id"], info["parent_id"], info["depth"], int(frame["action"]), 0, int(frame["budget"]), int(frame["root_left"]))
+        self.root = Node(
+            info["frame_id"], info["parent_id"], info["depth"], int(frame["action"]), 0, int(frame["budget"]), int(frame["root_left"])
+        )
         if base == 0:
             assert (self.root.id, self.root.parent, self.root.depth, self.root.action) == (0, -1, 0, -1)
             assert self.root.budget == self.root.root_left == self.total
