@@ -82,8 +82,7 @@ class RecursiveVecEnv(VecEnv):
         """
         if not self._begun.all():
             raise ResetNeeded("call reset() before the first step")
-        # A copy: the caller may reuse its array before `step_wait`, and the kernels trust what was checked here.
-        self._actions = self.batch.check_actions(actions).copy()
+        self._actions = self.batch.check_actions(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step the batch; finished environments begin their next episode at once."""

@@ -102,6 +102,7 @@ class RecursiveBatch:
     def _link(self) -> None:
         """Set up what refers to this object's own arrays."""
         self.kernels = kernels_for(self.state)
+        self.one_action = np.zeros(1, np.int64)  # where a single environment puts its action
         self._first = tuple((name, self.buffers[k][0].reshape(shape)) for k, (name, shape) in enumerate(self.shapes))
 
     @property
@@ -139,7 +140,7 @@ class RecursiveBatch:
 
     def reset(self, which: Iterable[int] | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Begin the next episode of the instances in `which` (all by default)."""
-        indices = np.arange(self.n, dtype=np.int64) if which is None else np.asarray(which, dtype=np.int64)
+        indices = np.arange(self.n, dtype=np.int64) if which is None else np.array(which, dtype=np.int64)
         self.prepare(indices, options)
         with compilation_notice(self.domain):
             self.kernels.reset_batch(self.state, self.stack, self.buffers, indices)
@@ -237,7 +238,8 @@ class RecursiveBatch:
         """A digest of instance 0's whole state: what tells a detached child of this very moment from any other."""
         digest = hashlib.sha256(self.fingerprint.encode())
         for array in self.arrays().values():
-            digest.update(array[:1].tobytes())
+            # A record's padding means nothing and may be anything.
+            digest.update(repr(array[:1].tolist()).encode() if array.dtype.names else array[:1].tobytes())
         return digest.hexdigest()
 
     def take_back(self, children: Sequence[RecursiveBatch]) -> tuple[dict[str, Any], ...]:
@@ -279,10 +281,14 @@ class RecursiveBatch:
         self.domain.merge(self.state, 0, child.state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("kernels", "_first")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("kernels", "one_action", "_first")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        # Arrays that were pickled out of band (Ray, shared memory) come back read-only; kernels write, and are compiled for writable ones.
+        for name in ("state", "stack", "buffers"):
+            arrays = getattr(self, name)
+            setattr(self, name, type(arrays)(*[array if array.flags.writeable else array.copy() for array in arrays]))
         self._link()
 
     def check_actions(self, actions: Any) -> npt.NDArray[np.int64]:
@@ -292,7 +298,8 @@ class RecursiveBatch:
             raise ValueError(f"actions must be {self.n} integers, got shape {array.shape} of {array.dtype}")
         if self.n and (array.min() < 0 or array.max() >= len(self.action_names)):
             raise ValueError(f"actions must lie in [0, {len(self.action_names)}), got {array.min()} to {array.max()}")
-        return array.astype(np.int64, copy=False)
+        # A fresh array: the caller may change its own before it is used, and kernels are compiled for contiguous, writable ones only.
+        return np.array(array, np.int64, order="C")
 
 
 _noticed: set[type] = set()

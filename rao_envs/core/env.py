@@ -87,7 +87,6 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         self.action_names = batch.action_names
         self.history = History(batch) if self.render_mode is not None else None
         self._waiting_for: tuple[int, ...] = ()  # frame ids of the detached children that are out
-        self._action = np.zeros(1, np.int64)
         self._joins = ""  # which spawn they come from
         self._ticket = ""  # which spawn this environment comes from, if it is a detached child
         self._origin: dict[str, Any] | None = None  # where a detached child's reset goes back to
@@ -304,8 +303,8 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         if not self._live:
             self._check_ready()
         batch = self.batch
-        self._action[0] = action
-        batch.step(self._action)
+        batch.one_action[0] = action
+        batch.step(batch.one_action)
         if self.history is not None:
             self.history.note(action)
             self._show()

@@ -143,6 +143,10 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         self.batch.set_state(state, i)
         self._begun[i] = True
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begun = self._begun.copy()  # pickled out of band it comes back read-only
+
     def _infos(self, mask: npt.NDArray[np.bool_]) -> dict[str, Any]:
         batch = self.batch
         facts = batch.facts

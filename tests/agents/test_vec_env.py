@@ -246,7 +246,7 @@ def test_the_monitor_sees_true_episodes_and_dense_feedback_comes_on_top() -> Non
     rng = np.random.default_rng(0)
     paid = sum(info["dense_reward"] for _ in range(100) for info in reference.step(rng.integers(4, size=3))[3])
     assert total == pytest.approx(0.5 * paid, abs=1e-4)
-    with pytest.raises(ValueError, match="dense_weight=0.5 adds dense feedback"):
+    with pytest.raises(ValueError, match=r"dense_weight=0\.5 adds dense feedback"):
         make_vec_env("RAO/Maze-5x5-v0", dense_weight=0.5, feedback="sparse")
 
 

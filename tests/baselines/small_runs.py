@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from rao_baselines.errors import UserError
+from rao_baselines.pool import Event
 from rao_baselines.spec import TrainSpec
+from rao_baselines.training import Progress, train
 
 ENV = "RAO/Maze-5x5-v0"
 
@@ -32,3 +37,28 @@ def tiny_options(algorithm: str) -> list[str]:
     for key, value in spec.overrides.items():
         options += ["--set", f"{key}={value}"]
     return [str(option) for option in options]
+
+
+def run_here(
+    specs: Sequence[TrainSpec],
+    jobs: int,
+    on_event: Callable[[Event], Any],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, list[int]]:
+    """`rao_baselines.pool.run_all` without its processes, which take seconds to start: one after the other, in this one."""
+    outcome: dict[str, list[int]] = {"done": [], "failed": [], "stopped": [], "waiting": []}
+    for index, spec in enumerate(specs):
+
+        def report(progress: Progress, index: int = index) -> None:
+            on_event(Event(index, "progress", {"steps": progress.steps, "total": progress.total, "point": progress.point}))
+
+        on_event(Event(index, "start", {}))
+        try:
+            train(spec, resume=(Path(spec.folder()) / "config.json").is_file(), report=report)
+        except UserError as error:
+            outcome["failed"].append(index)
+            on_event(Event(index, "failed", {"code": 2, "error": str(error)}))
+        else:
+            outcome["done"].append(index)
+            on_event(Event(index, "done", {}))
+    return outcome

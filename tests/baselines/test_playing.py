@@ -117,5 +117,4 @@ def test_demo(rao: Callable[..., Any], tmp_path: Path) -> None:
     again = rao("demo", *options)
     assert "What to try next" in again.err
     assert "maskable_ppo" in again.out
-    assert "start again with --fresh" in rao("demo", *options, "--seed", 1).err
     assert json.loads((tmp_path / "demo" / "recursive_ppo" / "result.json").read_text())["seed"] == 0

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import ENV, tiny
+from small_runs import ENV, run_here, tiny
 from test_training import same_model
 
-from rao_baselines import suite
+from rao_baselines import run_one, suite
 from rao_baselines.agents import load_model
 from rao_baselines.experiments import MAZE, STRONGEST, Experiment
 from rao_baselines.pool import Event, run_all
@@ -79,7 +79,7 @@ def test_stopping_the_pool_saves_what_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "1").exists()
 
 
-def test_one_run_from_a_file(tmp_path: Path) -> None:
+def test_one_run_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(tmp_path / "spec.json", asdict(tiny("a2c", tmp_path / "run")))
     command = [sys.executable, "-m", "rao_baselines.run_one"]
     done = subprocess.run([*command, str(tmp_path / "spec.json")], capture_output=True, text=True, check=False)
@@ -88,9 +88,9 @@ def test_one_run_from_a_file(tmp_path: Path) -> None:
     result = read_json(tmp_path / "run" / "result.json")
     assert result["command"].startswith("python -m rao_baselines.run_one ")
     (tmp_path / "wrong.json").write_text('{"algorithm": "a2c", "surprise": 1}')
-    wrong = subprocess.run([*command, str(tmp_path / "wrong.json")], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2
-    assert "surprise" in wrong.stdout
+    assert run_one.main([str(tmp_path / "wrong.json")]) == 2
+    assert "surprise" in capsys.readouterr().out
+    assert run_one.main([]) == 2
 
 
 SMALL = {**tiny("a2c", "").overrides}
@@ -104,7 +104,8 @@ ROWS = (
 )
 
 
-def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path) -> None:
+def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "run_all", run_here)
     out, work = tmp_path / "out", tmp_path / "work"
     run: Callable[..., dict[str, list[str]]] = lambda rows: suite.run_suite(rows, out=out, work=work, jobs=2, episodes=2)  # noqa: E731
     first = run(ROWS[2:])

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import ENV
+from small_runs import ENV, run_here
 
+from rao_baselines import tuning
 from rao_baselines.errors import UserError
 from rao_baselines.tuning import TUNING_SEED, TuneSpec, tune
 
@@ -16,6 +17,11 @@ SPEC = TuneSpec("a2c", ENV, trials=3, steps=100, seed=5, fixed=FIXED, episodes=4
 
 def parts(study: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [(trial["number"], trial["overrides"], trial["value"], trial["state"]) for trial in study["trials"]]
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "run_all", run_here)
 
 
 def test_a_study_gone_on_with_is_the_same_as_an_uninterrupted_one(tmp_path: Path) -> None:
