@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -20,8 +18,6 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
 
 from rao_agents.vec_env import RecursiveVecEnv, VecDenseReward, make_vec_env
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.envs import third_party
 
 third_party.register()

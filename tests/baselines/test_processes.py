@@ -21,7 +21,7 @@ from rao_baselines.runs import read_json, write_json
 from rao_baselines.training import train
 
 
-def wait_for(path: Path, seconds: float = 60.0) -> None:
+def wait_for(path: Path, seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not path.is_file():
         assert time.monotonic() < end, f"{path} did not appear"
