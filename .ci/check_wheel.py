@@ -57,9 +57,7 @@ def check_contents(wheel: Path) -> None:
         names = archive.namelist()
     wanted = [f"{root}/{name}" for root in ROOTS for name in ("__init__.py", "py.typed")]
     missing = [name for name in wanted if name not in names]
-    if not any(
-        name.startswith("rao_baselines/configs/") and name.endswith((".yml", ".yaml")) for name in names
-    ):
+    if not any(name.startswith("rao_baselines/configs/") and name.endswith((".yml", ".yaml")) for name in names):
         missing.append("rao_baselines/configs/*.yml")
     if missing:
         sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
@@ -97,9 +95,7 @@ def check_alone(wheel: Path) -> None:
         result = run(binaries / "rao", "list", cwd=str(empty))
         said = result.stderr
         if result.returncode == 0 or "Traceback" in said or "rao-envs[baselines]" not in said:
-            sys.exit(
-                f"`rao` without its extra should say: pip install 'rao-envs[baselines]'. It said:\n{said}"
-            )
+            sys.exit(f"`rao` without its extra should say: pip install 'rao-envs[baselines]'. It said:\n{said}")
 
 
 def main() -> None:

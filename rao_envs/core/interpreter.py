@@ -22,12 +22,12 @@ def interpreted() -> ModuleType:
     spec = importlib.util.spec_from_file_location(NAME, kernels.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    compiled = jit.jit, jit.lean, jit.inline
-    jit.jit = jit.lean = jit.inline = _plain
+    compiled = jit.jit, jit.lean, jit.inline, jit.splice
+    jit.jit = jit.lean = jit.inline = jit.splice = _plain
     try:
         spec.loader.exec_module(module)
     finally:
-        jit.jit, jit.lean, jit.inline = compiled
+        jit.jit, jit.lean, jit.inline, jit.splice = compiled
     sys.modules[NAME] = module
     return module
 

@@ -24,7 +24,7 @@ from rao_envs.core.callstack import (
     CallStack,
     Observation,
 )
-from rao_envs.core.jit import inline, jit, lean
+from rao_envs.core.jit import inline, jit, lean, splice
 from rao_envs.core.rng import mix
 
 
@@ -99,7 +99,7 @@ LAST_NOTHING = -1
 assert EVENT_RESET not in (SUCCESS, FAILURE, LAST_NOTHING)
 
 
-@jit
+@splice
 def reset_instance(domain: Any, stack: CallStack, obs: Observation, i: int) -> None:
     """Begin instance `i`'s next episode from its own random stream."""
     episode = stack.episodes[i]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rao_envs.core.callstack import FAILURE, RUNNING, SUCCESS, CallStack, Observation
 from rao_envs.core.hooks import implement
-from rao_envs.core.jit import inline, jit
+from rao_envs.core.jit import inline, jit, splice
 from rao_envs.core.rng import below
 from rao_envs.maze.generator import coarsen, distances, generate, place
 
@@ -158,7 +158,7 @@ def build_levels(levels: npt.NDArray[Any], links: npt.NDArray[np.uint8]) -> None
         )
 
 
-@jit
+@splice
 def set_scene(domain: MazeState, stack: CallStack, i: int) -> None:
     """Choose start and goal, on a new maze unless the map is given."""
     config = domain.config[0]

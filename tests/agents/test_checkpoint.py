@@ -103,9 +103,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     assert equal(params(model), params(loaded))
     env = lamps(4, seed=1)
     obs = env.reset()
-    np.testing.assert_array_equal(
-        model.predict(obs, deterministic=True)[0], loaded.predict(obs, deterministic=True)[0]
-    )
+    np.testing.assert_array_equal(model.predict(obs, deterministic=True)[0], loaded.predict(obs, deterministic=True)[0])
     before = params(model)
     for each in (model, loaded):
         each.set_env(lamps(4))
@@ -132,20 +130,14 @@ def test_files_hold_no_pickles(name: str, tmp_path: Path) -> None:
                 np.load(io.BytesIO(content), allow_pickle=False)
             else:
                 assert b":serialized:" not in content
-        json.loads(
-            archive.read("data"), parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON")
-        )
+        json.loads(archive.read("data"), parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON"))
 
 
 def test_prediction_without_environment(trained: RecursivePPO, model_file: Path) -> None:
     loaded = RecursivePPO.load(model_file)
     obs, _ = LampTree().reset(seed=1)
     assert loaded.predict(obs, deterministic=True)[0] == trained.predict(obs, deterministic=True)[0]
-    assert (
-        loaded.recursive
-        and loaded.env is None
-        and loaded.policy.delegation_threshold == trained.policy.delegation_threshold
-    )  # type: ignore[attr-defined]
+    assert loaded.recursive and loaded.env is None and loaded.policy.delegation_threshold == trained.policy.delegation_threshold  # type: ignore[attr-defined]
 
 
 def test_load_with_other_number_of_environments_and_settings(model_file: Path) -> None:
@@ -178,12 +170,8 @@ def test_classes_of_ones_own(tmp_path: Path) -> None:
     class Mine(SharedMLPExtractor):
         pass
 
-    model = make(
-        "RecursivePPO", policy_kwargs={"features_extractor_class": Mine, "activation_fn": th.nn.ReLU}
-    )
-    with pytest.raises(
-        TypeError, match=r"policy_kwargs: the class .*Mine is not registered: call rao_agents.register_class"
-    ):
+    model = make("RecursivePPO", policy_kwargs={"features_extractor_class": Mine, "activation_fn": th.nn.ReLU})
+    with pytest.raises(TypeError, match=r"policy_kwargs: the class .*Mine is not registered: call rao_agents.register_class"):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
     register_class(Mine, "tests.Mine")
@@ -328,9 +316,7 @@ def test_damaged_files(model_file: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_foreign_files(
-    model_file: Path, tmp_path: Path, changes: dict[str, bytes | None], message: str
-) -> None:
+def test_foreign_files(model_file: Path, tmp_path: Path, changes: dict[str, bytes | None], message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
         RecursivePPO.load(rewrite(model_file, tmp_path / "bad.zip", **changes))
 
@@ -369,9 +355,7 @@ def test_wrong_uses(trained: RecursivePPO, model_file: Path, tmp_path: Path) -> 
     assert set(checkpoint.saved_versions(model_file)) >= {"torch", "stable_baselines3"}
 
 
-def test_an_interrupted_save_leaves_the_old_file(
-    trained: RecursivePPO, model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_save_leaves_the_old_file(trained: RecursivePPO, model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = model_file.read_bytes()
     written = []
 
@@ -478,8 +462,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [(name, "infos") for name in ALGORITHMS]
-    + [("RecursivePPO", env) for env in ENVIRONMENTS if env != "infos"],
+    [(name, "infos") for name in ALGORITHMS] + [("RecursivePPO", env) for env in ENVIRONMENTS if env != "infos"],
 )
 def test_resumed_run_ends_like_an_uninterrupted_one(name: str, env: str, tmp_path: Path) -> None:
     make_env, total = ENVIRONMENTS[env], 320

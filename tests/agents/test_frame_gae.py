@@ -78,9 +78,7 @@ def finish_log(envs: list[EventTree]) -> list[list[dict[str, Any]]]:
 GAMMA, LAM = 0.9, 0.5
 
 
-def one_rollout(
-    *events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any
-) -> dict[int, float]:
+def one_rollout(*events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any) -> dict[int, float]:
     trained, _ = drive(
         [EventTree(script(*events))],
         rollouts,
@@ -126,18 +124,14 @@ def test_values_and_costs_by_hand() -> None:
 
 def test_reward_while_a_descendant_acts_is_the_roots() -> None:
     """Paid 2 while the child acts and 4 when it returns: both belong to the root's pending spawn."""
-    got = one_rollout(
-        Event("spawn", 1.0), Event("step", 2.0), Event("return", 4.0, (0.0,)), Event("done", 8.0)
-    )
+    got = one_rollout(Event("spawn", 1.0), Event("step", 2.0), Event("return", 4.0, (0.0,)), Event("done", 8.0))
     assert got[0] == pytest.approx(1.0 + GAMMA * 2.0 + GAMMA**2 * 4.0 + GAMMA**3 * LAM * 8.0)
     assert got[1] == got[2] == 0.0
 
 
 def test_cascade_by_hand() -> None:
     """One step ends a grandchild and its parent, whose last row is its spawn: paid two steps later."""
-    got = one_rollout(
-        Event("spawn"), Event("spawn"), Event("step"), Event("return", 0.0, (0.0, 1.0)), Event("done", 1.0)
-    )
+    got = one_rollout(Event("spawn"), Event("spawn"), Event("step"), Event("return", 0.0, (0.0, 1.0)), Event("done", 1.0))
     assert got == pytest.approx({4: 1.0, 0: GAMMA**4 * LAM, 1: GAMMA**2 * 1.0, 3: 0.0, 2: 0.0})
 
 
@@ -169,9 +163,7 @@ def test_sibling_switch() -> None:
 
 def test_child_that_ends_on_its_spawn() -> None:
     """Push and pop in one step: the spawning row goes on one step later, and the child counts."""
-    got = one_rollout(
-        Event("spawn"), Event("pop", 0.0, (1.0,)), Event("return", 0.0, (1.0,)), Event("done", 1.0), bonus=0.5
-    )
+    got = one_rollout(Event("spawn"), Event("pop", 0.0, (1.0,)), Event("return", 0.0, (1.0,)), Event("done", 1.0), bonus=0.5)
     # Child frame: rows 1 and 2; it ends with 1 + 0.5 * 1/1. Root: one child, which succeeded.
     assert got == pytest.approx({2: 1.5, 1: GAMMA * LAM * 1.5, 3: 1.5, 0: GAMMA**3 * LAM * 1.5})
 
@@ -238,10 +230,7 @@ def test_random_trees_equal_brute_force(
     side_channel: bool,
 ) -> None:
     """Any tree, any rollout length: each transition is learned from once, with the right advantage."""
-    envs = [
-        EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000)
-        for i in range(n_envs)
-    ]
+    envs = [EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000) for i in range(n_envs)]
     got, buffer = drive(
         envs,
         rollouts,
@@ -283,9 +272,7 @@ def test_splitting_a_rollout_loses_nothing() -> None:
     """One long rollout and many short ones learn from the same transitions, but for those that wait."""
 
     def play(steps: int, rollouts: int) -> set[int]:
-        envs = [
-            EventTree(random_events(np.random.default_rng([7, i]), 3), first=i * 10_000) for i in range(2)
-        ]
+        envs = [EventTree(random_events(np.random.default_rng([7, i]), 3), first=i * 10_000) for i in range(2)]
         got, buffer = drive(envs, rollouts, steps, network)
         assert buffer.carried is not None
         waiting = {int(number) for number in buffer.carried.observations[""][:, 0]}

@@ -46,9 +46,7 @@ def test_native_vector_environment_and_single_environments_agree() -> None:
     """The batch's side channel and single environments' infos lead to the same network, bit by bit."""
     native = RecursivePPO("MultiInputPolicy", make_vec_env(ID, 4), **SMALL).learn(600)
     assert isinstance(native._tap and native._tap.reader, FactsReader) and native.recursive
-    single = RecursivePPO(
-        "MultiInputPolicy", DummyVecEnv([lambda: Monitor(gym.make(ID)) for _ in range(4)]), **SMALL
-    )
+    single = RecursivePPO("MultiInputPolicy", DummyVecEnv([lambda: Monitor(gym.make(ID)) for _ in range(4)]), **SMALL)
     single.learn(600)
     assert isinstance(single._tap and single._tap.reader, InfoReader)
     assert equal(params(native), params(single))
@@ -81,9 +79,7 @@ def test_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     RecursivePPO("MultiInputPolicy", make_vec_env(ID, 4), **SMALL).learn(600, StopAt())
     np.random.seed(5)  # noqa: NPY002
     th.manual_seed(5)
-    resumed: Any = load_safely(
-        tmp_path / "state", make_vec_env(ID, 4), with_training_state=True, device="cpu"
-    )
+    resumed: Any = load_safely(tmp_path / "state", make_vec_env(ID, 4), with_training_state=True, device="cpu")
     resumed.learn(600 - resumed.num_timesteps, reset_num_timesteps=False)
     assert resumed.num_timesteps == whole.num_timesteps and equal(params(whole), params(resumed))
 
@@ -110,7 +106,5 @@ def test_learns_the_maze() -> None:
         "MultiInputPolicy", make_vec_env("RAO/Maze-20x20-v0", 64), n_steps=64, batch_size=512, n_epochs=8,
         seed=0, learning_rate="lin_0.001", ent_coef="lin_0.01", policy_kwargs=policy_kwargs, device="cpu",
     ).learn(200_000)  # fmt: skip
-    success, _ = evaluate_policy(
-        model, make_vec_env("RAO/Maze-20x20-v0", 50, seed=10_000), 200, deterministic=False
-    )
+    success, _ = evaluate_policy(model, make_vec_env("RAO/Maze-20x20-v0", 50, seed=10_000), 200, deterministic=False)
     assert success >= 0.85

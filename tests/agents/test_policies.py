@@ -21,9 +21,7 @@ SPAWNS = [1, 3]
 P, S = [0, 2, 4], SPAWNS
 
 
-def distribution(
-    logits: Any, margin: Any, masks: Any = None, requires_grad: bool = False
-) -> tuple[DelegationDistribution, th.Tensor]:
+def distribution(logits: Any, margin: Any, masks: Any = None, requires_grad: bool = False) -> tuple[DelegationDistribution, th.Tensor]:
     logits = th.as_tensor(np.atleast_2d(logits), dtype=th.float32)
     margin = th.as_tensor(margin, dtype=th.float32).reshape(-1, 1).expand(len(logits), 1)
     net = th.cat([logits, margin], dim=1).requires_grad_(requires_grad)
@@ -167,19 +165,14 @@ def test_threshold_is_a_knob_and_a_parameter() -> None:
     for threshold, rate in ((-100.0, 1.0), (100.0, 0.0)):
         policy.delegation_threshold = threshold
         assert (policy.predict(obs)[0] >= 3).mean() == rate
-    assert any(
-        parameter is policy.action_net.raw_threshold
-        for parameter in policy.optimizer.param_groups[0]["params"]
-    )
+    assert any(parameter is policy.action_net.raw_threshold for parameter in policy.optimizer.param_groups[0]["params"])
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"spawn_actions": [3, 4, 5], "delegation_head": False}])
 def test_without_a_head_it_is_the_base_policy(kwargs: dict[str, Any]) -> None:
     ours, base = make_policy(**kwargs), make_policy(MaskableMultiInputActorCriticPolicy)
     assert ours.state_dict().keys() == base.state_dict().keys()
-    assert all(
-        th.equal(a, b) for a, b in zip(ours.state_dict().values(), base.state_dict().values(), strict=True)
-    )
+    assert all(th.equal(a, b) for a, b in zip(ours.state_dict().values(), base.state_dict().values(), strict=True))
     with pytest.raises(RuntimeError, match="no delegation head"):
         _ = ours.delegation_threshold
 
@@ -218,17 +211,13 @@ def test_score_counts_decisions_only() -> None:
 
 
 def test_policy_file_round_trip(tmp_path: Any) -> None:
-    policy = make_policy(
-        spawn_actions=[3, 4, 5], share_features_extractor=False, net_arch=[8], initial_threshold=0.25
-    )
+    policy = make_policy(spawn_actions=[3, 4, 5], share_features_extractor=False, net_arch=[8], initial_threshold=0.25)
     obs, _ = batch(policy)
     policy.save(tmp_path / "p")
     loaded = MultiInputDelegationPolicy.load(tmp_path / "p", device="cpu")
     assert loaded.share_features_extractor is False and loaded.spawn_actions == (3, 4, 5)
     assert loaded.delegation_threshold == pytest.approx(0.25)
-    assert np.array_equal(
-        policy.predict(obs, deterministic=True)[0], loaded.predict(obs, deterministic=True)[0]
-    )
+    assert np.array_equal(policy.predict(obs, deterministic=True)[0], loaded.predict(obs, deterministic=True)[0])
     with pytest.raises(ValueError, match="not a DelegationPolicy"):
         DelegationPolicy.load(tmp_path / "p")
     file = io.BytesIO()

@@ -38,9 +38,7 @@ SMALL: dict[str, Any] = {
 class MaskedLine(gym.Env[Any, Any]):
     """A plain environment with masks that change: walk right; actions behind a wall are masked."""
 
-    observation_space = spaces.Dict(
-        {"x": spaces.Box(0, 1, (3,), np.float32), "action_mask": spaces.MultiBinary(4)}
-    )
+    observation_space = spaces.Dict({"x": spaces.Box(0, 1, (3,), np.float32), "action_mask": spaces.MultiBinary(4)})
     action_space = spaces.Discrete(4)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -99,9 +97,7 @@ def test_cartpole_is_bit_identical_to_the_base_class() -> None:
 
 @pytest.mark.parametrize("cls", [MaskedLine, Twin])
 @pytest.mark.parametrize("use_masking", [True, False])
-def test_masked_environment_is_bit_identical_to_the_base_class(
-    cls: type[gym.Env[Any, Any]], use_masking: bool
-) -> None:
+def test_masked_environment_is_bit_identical_to_the_base_class(cls: type[gym.Env[Any, Any]], use_masking: bool) -> None:
     results = []
     for algorithm in (RecursivePPO, MaskablePPO):
         model = algorithm("MultiInputPolicy", make_vec_env(cls, 3, seed=1), **SMALL)
@@ -348,11 +344,7 @@ def test_time_outs_are_ends() -> None:
 
         def _on_rollout_end(self) -> None:
             buffer: Any = model.rollout_buffer
-            ends.extend(
-                buffer.returns[
-                    (buffer.rows["next"] == -2)[: buffer.n_step_rows].reshape(buffer.returns.shape)
-                ]
-            )
+            ends.extend(buffer.returns[(buffer.rows["next"] == -2)[: buffer.n_step_rows].reshape(buffer.returns.shape)])
 
     model.learn(60, Look())
     assert len(ends) > 20 and max(ends) < 2.0

@@ -17,10 +17,7 @@ from rao_agents.tap import FrameTap
 
 
 def trees(n: int, seed: int = 0, max_depth: int = 3) -> list[EventTree]:
-    return [
-        EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10**6)
-        for i in range(n)
-    ]
+    return [EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10**6) for i in range(n)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 16, 64, 10_000, None])
@@ -32,9 +29,7 @@ def test_minibatches_are_balanced_and_complete(batch_size: int | None) -> None:
     sizes = [len(batch.actions) for batch in batches]
     assert sum(sizes) == n and max(sizes) - min(sizes) <= 1 and min(sizes) >= 2
     seen = th.cat([batch.observations for batch in batches]).flatten()
-    assert sorted(seen.tolist()) == sorted(
-        buffer.flat_observations[""][: buffer.n_rows][buffer.valid, 0].tolist()
-    )
+    assert sorted(seen.tolist()) == sorted(buffer.flat_observations[""][: buffer.n_rows][buffer.valid, 0].tolist())
     if batch_size == 16:
         assert all(12 <= size <= 20 for size in sizes)
 
@@ -90,9 +85,7 @@ def test_normalised_once_then_weighted_by_depth(normalize: bool, alpha: float) -
     batch = next(buffer.get(None))
     order = np.argsort(batch.observations.numpy()[:, 0])
     numbers = buffer.flat_observations[""][: buffer.n_rows][buffer.valid, 0]
-    np.testing.assert_allclose(
-        batch.advantages.numpy()[order], expected[np.argsort(numbers)], rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(batch.advantages.numpy()[order], expected[np.argsort(numbers)], rtol=1e-4, atol=1e-5)
     # Targets of the value function are neither normalised nor weighted.
     np.testing.assert_allclose(
         batch.returns.numpy()[order],
@@ -110,9 +103,7 @@ def test_values_for_explained_variance_are_of_complete_rows() -> None:
     next(buffer.get(8))
     n = int(np.count_nonzero(buffer.valid))
     assert buffer.values.shape == buffer.returns.shape == (n,)
-    np.testing.assert_allclose(
-        buffer.returns - buffer.values, buffer.flat_advantages[: buffer.n_rows][buffer.valid], atol=1e-6
-    )
+    np.testing.assert_allclose(buffer.returns - buffer.values, buffer.flat_advantages[: buffer.n_rows][buffer.valid], atol=1e-6)
 
 
 def test_carried_rows_keep_what_they_were() -> None:

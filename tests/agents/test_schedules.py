@@ -16,9 +16,7 @@ def test_values() -> None:
     schedule = schedules.linear(1.0, 0.5, 0.4)
     assert [schedule(p) for p in (1.0, 0.8, 0.6, 0.3, 0.0)] == pytest.approx([1.0, 0.75, 0.5, 0.5, 0.5])
     table = schedules.TableSchedule((0.0, 1.0, 0.0))
-    assert [table(p) for p in (1.0, 0.75, 0.5, 0.0, -0.1, 1.1)] == pytest.approx(
-        [0.0, 0.5, 1.0, 0.0, 0.0, 0.0]
-    )
+    assert [table(p) for p in (1.0, 0.75, 0.5, 0.0, -0.1, 1.1)] == pytest.approx([0.0, 0.5, 1.0, 0.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("progress", [1.0, 0.9, 0.5, 0.123, 0.0])

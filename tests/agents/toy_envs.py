@@ -66,9 +66,7 @@ class LampTree(gym.Env[Any, Any]):
             self.observation_space = spaces.Box(-1.0, 1.0, (5,), np.float32)
         self.stack: list[Lamp] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.clock, self.next_id = 0, 1
         self.stack = [Lamp(0, -1, [int(bit) for bit in self.np_random.integers(2, size=2**self.levels)])]
@@ -162,19 +160,13 @@ class LampTree(gym.Env[Any, Any]):
             "rng": self.np_random.bit_generator.state,
             "clock": self.clock,
             "next_id": self.next_id,
-            "stack": [
-                {key: list(v) if isinstance(v, list) else v for key, v in vars(frame).items()}
-                for frame in self.stack
-            ],
+            "stack": [{key: list(v) if isinstance(v, list) else v for key, v in vars(frame).items()} for frame in self.stack],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.np_random.bit_generator.state = state["rng"]
         self.clock, self.next_id = int(state["clock"]), int(state["next_id"])
-        self.stack = [
-            Lamp(**{key: list(v) if isinstance(v, list) else v for key, v in frame.items()})
-            for frame in state["stack"]
-        ]
+        self.stack = [Lamp(**{key: list(v) if isinstance(v, list) else v for key, v in frame.items()}) for frame in state["stack"]]
 
 
 class Event(NamedTuple):
@@ -201,12 +193,7 @@ def random_events(rng: np.random.Generator, max_depth: int) -> Callable[[int], E
             + ["spawn", "pop"] * (depth < max_depth)
             + ["deep"] * (depth < max_depth - 1)
         )
-        weights = np.array(
-            [
-                {"step": 4, "done": 0.4, "return": 2, "switch": 1, "spawn": 3, "pop": 1, "deep": 0.5}[kind]
-                for kind in kinds
-            ]
-        )
+        weights = np.array([{"step": 4, "done": 0.4, "return": 2, "switch": 1, "spawn": 3, "pop": 1, "deep": 0.5}[kind] for kind in kinds])
         kind = str(rng.choice(kinds, p=weights / weights.sum()))
         count = int(rng.integers(1, depth + 1)) if kind == "return" else 1
         outcomes = tuple(float(rng.integers(2)) for _ in range(count))
@@ -234,9 +221,7 @@ class EventTree(gym.Env[Any, Any]):
         # payoff...)], done)
         self.log: list[dict[str, Any]] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.episode += 1
         self.next_id = 0
         self.stack: list[dict[str, int]] = []

@@ -114,15 +114,11 @@ def any_links(draw: st.DrawFn) -> Links:
 
 class TestGenerate:
     @given(sides, sides, structures, blocks, chances, seeds)
-    def test_openings_agree_and_stay_inside(
-        self, rows: int, cols: int, structure: int, block: int, openings: float, seed: int
-    ) -> None:
+    def test_openings_agree_and_stay_inside(self, rows: int, cols: int, structure: int, block: int, openings: float, seed: int) -> None:
         assert_consistent(maze(rows, cols, structure, block, openings, seed))
 
     @given(sides, sides, st.sampled_from([NESTED, PERFECT, ROOMS]), blocks, chances, seeds)
-    def test_every_cell_is_reachable(
-        self, rows: int, cols: int, structure: int, block: int, openings: float, seed: int
-    ) -> None:
+    def test_every_cell_is_reachable(self, rows: int, cols: int, structure: int, block: int, openings: float, seed: int) -> None:
         links = maze(rows, cols, structure, block, openings, seed)
         assert len(search(links, (0, 0))) == rows * cols
 
@@ -145,17 +141,13 @@ class TestGenerate:
         assert len({maze.tobytes() for maze in links}) == 100
 
     @given(sides, sides, blocks, seeds)
-    def test_perfect_is_a_spanning_tree_whatever_the_block(
-        self, rows: int, cols: int, block: int, seed: int
-    ) -> None:
+    def test_perfect_is_a_spanning_tree_whatever_the_block(self, rows: int, cols: int, block: int, seed: int) -> None:
         links = maze(rows, cols, PERFECT, block, 0.0, seed)
         assert doors(links) == rows * cols - 1
         np.testing.assert_array_equal(links, maze(rows, cols, PERFECT, block + 1, 0.0, seed))
 
     @given(sides, sides, blocks, seeds)
-    def test_nested_without_openings_is_a_tree_of_trees(
-        self, rows: int, cols: int, block: int, seed: int
-    ) -> None:
+    def test_nested_without_openings_is_a_tree_of_trees(self, rows: int, cols: int, block: int, seed: int) -> None:
         links = maze(rows, cols, NESTED, block, 0.0, seed)
         assert doors(links) == rows * cols - 1
         between = self.doors_between_units(links, block)
@@ -167,9 +159,7 @@ class TestGenerate:
                 assert len(search(inside, (0, 0))) == inside.size
 
     @given(sides, sides, blocks, chances, seeds)
-    def test_nested_has_one_door_at_most_between_blocks(
-        self, rows: int, cols: int, block: int, openings: float, seed: int
-    ) -> None:
+    def test_nested_has_one_door_at_most_between_blocks(self, rows: int, cols: int, block: int, openings: float, seed: int) -> None:
         between = self.doors_between_units(maze(rows, cols, NESTED, block, openings, seed), block)
         assert set(between.values()) <= {1}
         units_down, units_right = -(-rows // block), -(-cols // block)
@@ -214,12 +204,8 @@ class TestGenerate:
 
     @pytest.mark.parametrize("structure", [NESTED, PERFECT, ROOMS, OPEN])
     def test_no_direction_is_favoured(self, structure: int) -> None:
-        links = maze(
-            600, 600, structure, 5, DEFAULT_OPENINGS[("nested", "perfect", "rooms", "open")[structure]], 3
-        )
-        assert np.count_nonzero(links & EAST) / np.count_nonzero(links & SOUTH) == pytest.approx(
-            1.0, abs=0.03
-        )
+        links = maze(600, 600, structure, 5, DEFAULT_OPENINGS[("nested", "perfect", "rooms", "open")[structure]], 3)
+        assert np.count_nonzero(links & EAST) / np.count_nonzero(links & SOUTH) == pytest.approx(1.0, abs=0.03)
 
     @given(st.integers(2, 24), st.integers(2, 24), st.integers(3, 9), seeds)
     def test_rooms_are_rectangles_joined_as_a_tree(self, rows: int, cols: int, block: int, seed: int) -> None:
@@ -239,9 +225,7 @@ class TestGenerate:
         assert doors(links) == neighbours_in_one_room + count - 1
 
     @given(st.integers(2, 24), st.integers(2, 24), st.integers(3, 9), seeds)
-    def test_rooms_with_all_openings_have_one_door_per_shared_wall(
-        self, rows: int, cols: int, block: int, seed: int
-    ) -> None:
+    def test_rooms_with_all_openings_have_one_door_per_shared_wall(self, rows: int, cols: int, block: int, seed: int) -> None:
         # The draws for the extra doors come last, so the rooms are those of the maze without.
         number, _ = self.rooms(maze(rows, cols, ROOMS, block, 0.0, seed))
         links = maze(rows, cols, ROOMS, block, 1.0, seed)
@@ -419,15 +403,11 @@ class TestSearches:
         for cell in free_cells(links):
             if parts[cell] not in seen:
                 seen.append(int(parts[cell]))
-                assert {cell for cell in free_cells(links) if parts[cell] == seen[-1]} == set(
-                    search(links, cell)
-                )
+                assert {cell for cell in free_cells(links) if parts[cell] == seen[-1]} == set(search(links, cell))
         assert seen == list(range(count))
 
     @given(sides, sides, structures, chances, st.integers(1, 7), seeds)
-    def test_coarsen(
-        self, rows: int, cols: int, structure: int, openings: float, factor: int, seed: int
-    ) -> None:
+    def test_coarsen(self, rows: int, cols: int, structure: int, openings: float, factor: int, seed: int) -> None:
         links = maze(rows, cols, structure, 5, openings, seed)
         units = np.full((-(-rows // factor), -(-cols // factor)), 255, np.uint8)
         coarsen(links, factor, units)

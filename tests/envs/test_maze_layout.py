@@ -154,9 +154,7 @@ class TestSources:
         assert openings(layout) == expected_openings(WALLS)
         assert layout.starts.shape == layout.goals.shape == (0, 2)
 
-    @pytest.mark.parametrize(
-        "pairs", [[((0, 0), (2, 4)), ((2, 0), (0, 4))], np.array([[[0, 0], [2, 4]], [[2, 0], [0, 4]]])]
-    )
+    @pytest.mark.parametrize("pairs", [[((0, 0), (2, 4)), ((2, 0), (0, 4))], np.array([[[0, 0], [2, 4]], [[2, 0], [0, 4]]])])
     def test_pairs(self, pairs: Any) -> None:
         without = TEXT.replace("S", ".").replace("G", ".")
         for source in (WALLS, without, without.splitlines()):
@@ -204,9 +202,7 @@ class TestMovingAI:
         layout = load_layout(MAP)
         assert layout.starts.shape == (0, 2)
         rows = MAP.splitlines()[4:]
-        assert openings(layout) == expected_openings(
-            np.array([[cell in "@OTW" for cell in row] for row in rows])
-        )
+        assert openings(layout) == expected_openings(np.array([[cell in "@OTW" for cell in row] for row in rows]))
 
     @pytest.mark.parametrize(
         "change",
@@ -226,9 +222,7 @@ class TestMovingAI:
     def test_files(self, path: str | Path, own: Path) -> None:
         layout = load_layout(own / path)
         rows = (own / path).read_text().splitlines()[4:]
-        assert openings(layout) == expected_openings(
-            np.array([[cell in "@OTW" for cell in row] for row in rows])
-        )
+        assert openings(layout) == expected_openings(np.array([[cell in "@OTW" for cell in row] for row in rows]))
         assert layout.name == Path(path).stem
 
     @pytest.mark.parametrize("path", ["tiny.scen", *PUBLISHED_SCENARIOS], ids=str)

@@ -83,9 +83,7 @@ def open_map(rows: int, cols: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     return np.where(free, links, 0).astype(np.uint8)
 
 
-def walk(
-    links: npt.NDArray[np.uint8], start: tuple[int, int], goal: tuple[int, int]
-) -> list[tuple[int, int]]:
+def walk(links: npt.NDArray[np.uint8], start: tuple[int, int], goal: tuple[int, int]) -> list[tuple[int, int]]:
     """A shortest way (breadth-first)."""
     came: dict[tuple[int, int], tuple[int, int]] = {start: start}
     queue = [start]
@@ -196,9 +194,7 @@ def test_picture_has_one_shape_whatever_the_maze(viewer: MazeViewer, links: npt.
         ((300, 900), (900, 300, 3)),
     ],
 )
-def test_size_is_honoured_and_even(
-    viewer: MazeViewer, size: tuple[int, int], shape: tuple[int, int, int]
-) -> None:
+def test_size_is_honoured_and_even(viewer: MazeViewer, size: tuple[int, int], shape: tuple[int, int, int]) -> None:
     assert viewer.draw_rgb(snapshot(spanning_maze(10, 10)), size).shape == shape
 
 
@@ -356,12 +352,8 @@ import pygame
 assert not pygame.display.get_init()
 assert dict(os.environ) == before
 """
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 

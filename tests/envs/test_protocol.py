@@ -155,6 +155,8 @@ def equal(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, np.void | np.ndarray) and left.dtype.names:  # records: what pads their fields means nothing
         return bool(left.dtype == right.dtype and left.tolist() == right.tolist())
+    if isinstance(left, np.ndarray) and left.dtype == object:
+        return equal(left.tolist(), right.tolist())
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
     return bool(left == right)
@@ -277,6 +279,47 @@ def test_nothing_that_was_returned_is_used_again(case: Case, seed: int, style: H
     spoilt = [spoil(step) for _, step in episode(env, seed, style, 40)]
     assert equal(returned, kept), "later steps changed what earlier ones had returned"
     assert equal(spoilt, kept), "changing what was returned changed the environment"
+
+
+@every_id
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+def test_nothing_that_a_vector_returned_is_used_again(case: Case, mode: AutoresetMode) -> None:
+    vector, reference = (few_steps(case).make_vec(3, autoreset_mode=mode) for _ in range(2))
+    style, rng = Habits(0, 0.4, 0.1, True), np.random.default_rng(0)
+    returned: list[Any] = [vector.reset(seed=0)]
+    expected: list[Any] = [copy.deepcopy(reference.reset(seed=0))]
+    for _ in range(29):
+        actions = np.array([choose(mask, primitives_of(vector), rng, style) for mask in vector.action_masks()])
+        if vector.batch.done.any() and mode == AutoresetMode.DISABLED:
+            options = {"reset_mask": vector.batch.done}
+            returned.append((*vector.reset(options=options), vector.facts))
+            expected.append(copy.deepcopy((*reference.reset(options=options), reference.facts)))
+        returned.append((*vector.step(actions), vector.facts))
+        expected.append(copy.deepcopy((*reference.step(actions), reference.facts)))
+    assert equal(returned, expected), "later steps changed what earlier ones had returned"
+    vector.reset(seed=0)
+    reference.reset(seed=0)
+    for _ in range(40):
+        actions = np.array([choose(mask, primitives_of(vector), rng, style) for mask in vector.action_masks()])
+        if vector.batch.done.any() and mode == AutoresetMode.DISABLED:
+            options = {"reset_mask": vector.batch.done}
+            vector.reset(options=options)
+            reference.reset(options=options)
+        mine, theirs = (*vector.step(actions), vector.facts), (*reference.step(actions), reference.facts)
+        assert equal(mine, theirs), "changing what was returned changed the environment"
+        overwrite(mine)
+
+
+def overwrite(value: Any) -> None:
+    """Write into every array of a nested structure."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        value[...] = np.zeros((), value.dtype)
+    elif isinstance(value, dict):
+        for entry in value.values():
+            overwrite(entry)
+    elif isinstance(value, (tuple, list, np.ndarray)):
+        for entry in value:
+            overwrite(entry)
 
 
 def spoil(step: Step) -> Step:
@@ -439,6 +482,9 @@ def test_the_vector_environment_is_gymnasiums_own_over_single_ones(
             if key in mine[-1]:
                 assert type(mine[-1][key]) is type(theirs[-1][key])
                 assert equal(mine[-1][f"_{key}"], theirs[-1][f"_{key}"])
+        for name in ("frame_id", "is_success", "tree"):
+            final, final_reference = mine[-1].get("final_info", {}), theirs[-1].get("final_info", {})
+            assert equal(final.get(f"_{name}"), final_reference.get(f"_{name}"))
         for i in range(n):
             left, right = infos_of(mine[-1], i), infos_of(theirs[-1], i)
             final, final_reference = left.pop("final_obs", None), right.pop("final_obs", None)
