@@ -15,10 +15,6 @@ os.environ["MKL_NUM_THREADS"] = "1"
 
 from hypothesis import settings
 
-# The import drops compiled kernels of older sources. Here that happens before pytest-xdist starts its
-# workers, so that none of them deletes what another is loading.
-import rao_envs  # noqa: F401
-
 # The first example of a test may have to compile kernels, which says nothing about the test: no deadlines.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

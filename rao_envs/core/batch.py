@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from rao_envs.core.callstack import RETURN, CallStack, FrameFacts, Observation, allocate
 from rao_envs.core.domain import Domain
+from rao_envs.core.hooks import is_compiled
 from rao_envs.core.interpreter import kernels_for
 
 FEEDBACKS = ("sparse", "dense")
@@ -142,7 +143,7 @@ class RecursiveBatch:
         """Begin the next episode of the instances in `which` (all by default)."""
         indices = np.arange(self.n, dtype=np.int64) if which is None else np.array(which, dtype=np.int64)
         self.prepare(indices, options)
-        with compilation_notice(self.domain):
+        with compilation_notice(self.domain) if is_compiled(self.state) else contextlib.nullcontext():
             self.kernels.reset_batch(self.state, self.stack, self.buffers, indices)
 
     def prepare(self, which: npt.NDArray[np.int64], options: Mapping[str, Any] | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib.util
 import json
 import pickle
 import sys
@@ -875,7 +876,8 @@ def walk(links: Any, goal: tuple[int, int]) -> dict[tuple[int, int], int]:
 
 @every_case
 def test_gymnasiums_checker_is_content(case: Case) -> None:
-    check_env(gym.make(case.id, **case.kwargs).unwrapped, skip_render_check=case.id not in ("RAO/Maze-5x5-v0", "RAO/Maze-10x10-v0"))
+    draws = case.id in ("RAO/Maze-5x5-v0", "RAO/Maze-10x10-v0") and importlib.util.find_spec("pygame") is not None
+    check_env(gym.make(case.id, **case.kwargs).unwrapped, skip_render_check=not draws)
 
 
 @every_case
