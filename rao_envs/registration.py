@@ -12,17 +12,17 @@ class Entry(NamedTuple):
 
     name: str
     version: int
-    family: str  # the folder, whose env.py holds `<Family>Env` and `<Family>VectorEnv`
+    family: str  # "<folder>.<Family>": rao_envs/<folder>/env.py holds `<Family>Env` and `<Family>VectorEnv`
     kwargs: dict[str, Any]
 
 
 TABLE = (
-    Entry("Maze-5x5", 0, "maze", {"rows": 5, "cols": 5}),
-    Entry("Maze-10x10", 0, "maze", {"rows": 10, "cols": 10}),
-    Entry("Maze-20x20", 0, "maze", {"rows": 20, "cols": 20}),
-    Entry("Maze-40x40", 0, "maze", {"rows": 40, "cols": 40}),
-    Entry("Maze-80x80", 0, "maze", {"rows": 80, "cols": 80}),
-    Entry("Maze", 0, "maze", {}),
+    Entry("Maze-5x5", 0, "maze.Maze", {"rows": 5, "cols": 5}),
+    Entry("Maze-10x10", 0, "maze.Maze", {"rows": 10, "cols": 10}),
+    Entry("Maze-20x20", 0, "maze.Maze", {"rows": 20, "cols": 20}),
+    Entry("Maze-40x40", 0, "maze.Maze", {"rows": 40, "cols": 40}),
+    Entry("Maze-80x80", 0, "maze.Maze", {"rows": 80, "cols": 80}),
+    Entry("Maze", 0, "maze.Maze", {}),
 )
 
 
@@ -31,11 +31,10 @@ def register_all() -> None:
     for entry in TABLE:
         identity = f"RAO/{entry.name}-v{entry.version}"
         if identity not in gym.registry:
+            folder, _, family = entry.family.partition(".")
+            entry_point = f"rao_envs.{folder}.env:{family}"
             gym.register(
-                id=identity,
-                entry_point=f"rao_envs.{entry.family}.env:{entry.family.capitalize()}Env",
-                vector_entry_point=f"rao_envs.{entry.family}.env:{entry.family.capitalize()}VectorEnv",
-                kwargs=dict(entry.kwargs),
+                id=identity, entry_point=f"{entry_point}Env", vector_entry_point=f"{entry_point}VectorEnv", kwargs=dict(entry.kwargs)
             )
 
 

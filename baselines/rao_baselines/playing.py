@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import Any, Protocol, TextIO
 import gymnasium as gym
 
 from rao_baselines.errors import UserError
+from rao_envs.core.canvas import Window
 
 QUIT, RESTART = "quit", "restart"
 COMPASS = {"north": ("w", "up"), "west": ("a", "left"), "south": ("s", "down"), "east": ("d", "right")}
@@ -195,33 +195,35 @@ class KeySource:
 
 
 class WindowSource:
-    """Keys of a family's window (`rao_envs.<family>.viewer.<Family>Window`)."""
+    """Keys of a window that shows the environment's picture."""
 
     def __init__(self, screen: TextIO, env: gym.Env[Any, Any]) -> None:
         self.screen = screen
-        self.base: Any = env.unwrapped
-        module = type(self.base).__module__.rpartition(".")[0]
-        name = type(self.base).__name__.removesuffix("Env") + "Window"
-        try:
-            self.window = getattr(importlib.import_module(f"{module}.viewer"), name)(fps=30)
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"this environment has no window ({error}); play in the terminal, without --window") from error
+        base: Any = env.unwrapped
+        self.base = base
+        if getattr(self.base, "viewer_class", None) is None:
+            raise UserError("this environment has no pictures of its own; play in the terminal, without --window")
+        self.viewer = self.base.viewer_class()
+        self.window = Window(f"RAO-envs: {self.base.domain.name}")
 
     def show(self, text: str) -> None:
         """Draw the state; the remark goes to the terminal."""
         try:
-            self.window.show(self.base.view())
+            self._draw()
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f'{error}; install what windows need with: pip install "rao-envs[render]"') from error
         self.screen.write(text + "\n")
         self.screen.flush()
+
+    def _draw(self) -> None:
+        self.window.show(self.viewer.draw_rgb(self.base.view()))
 
     def read(self) -> list[str]:
         """Wait for a key; empty when the window is closed."""
         while not self.window.closed:
             if keys := self.window.keys():
                 return list(keys)
-            self.window.show(self.base.view())  # keeps the window alive at its own pace
+            self._draw()  # keeps the window alive at its own pace
         return []
 
 

@@ -98,6 +98,7 @@ class RecursiveBatch:
             action_mask=np.zeros((n, len(self.action_names)), np.int8),
         )
         self.fingerprint = domain.fingerprint(self.state, self.stack)
+        self._lent = False  # whether another batch reads this one's settled arrays
         self._link()
 
     def _link(self) -> None:
@@ -152,6 +153,7 @@ class RecursiveBatch:
         if unknown:
             allowed = ", ".join(sorted(self.domain.options)) or "none"
             raise ValueError(f"unknown reset option(s) {', '.join(sorted(map(str, unknown)))} for {self.domain.name}; allowed: {allowed}")
+        self._take_own()
         for i in which if self.domain.options else ():
             self.domain.prepare(self.state, int(i), options or {})
 
@@ -195,9 +197,34 @@ class RecursiveBatch:
             value: Any = state[name]
             if not isinstance(value, np.ndarray | np.generic) or value.dtype != target.dtype or value.shape != target.shape[1:]:
                 raise ValueError(f"{name} in the state must be {target.dtype} of shape {target.shape[1:]}")
-        for name, target in targets.items():
+        self._take_own()
+        for name, target in self.arrays().items():
             target[i] = state[name]
         self.refresh(i)
+
+    def mark(self) -> dict[str, npt.NDArray[Any]]:
+        """Where instance 0's episode stands, for `rewind` here or in a batch of the same domain; settled arrays are lent, not copied."""
+        self._lent = bool(self.domain.settled)
+        lent = {f"domain.{field}": getattr(self.state, field) for field in self.domain.settled}
+        return lent | {name: array[:1].copy() for name, array in self._changing().items()}
+
+    def rewind(self, mark: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from `mark`."""
+        self.state = self.state._replace(**{field: mark[f"domain.{field}"] for field in self.domain.settled})
+        self._lent = bool(self.domain.settled)
+        for name, target in self._changing().items():
+            target[:1] = mark[name]
+        self.refresh(0)
+
+    def _changing(self) -> dict[str, npt.NDArray[Any]]:
+        settled = {f"domain.{field}" for field in self.domain.settled}
+        return {name: array for name, array in self.arrays().items() if name not in settled}
+
+    def _take_own(self) -> None:
+        """Before settled arrays are written: stop sharing them with detached children, or with the parent."""
+        if self._lent:
+            self.state = self.state._replace(**{field: getattr(self.state, field).copy() for field in self.domain.settled})
+            self._lent = False
 
     def returned(self, i: int) -> tuple[dict[str, Any], ...]:
         """What `info["returned"]` says for instance `i`: the frames that ended at its latest step, innermost first."""
@@ -226,9 +253,11 @@ class RecursiveBatch:
         """A batch of one in which only child `k` of instance 0's latest spawn runs, and whose episode ends with it."""
         child: RecursiveBatch = object.__new__(type(self))
         child.__dict__.update(self.__dict__)
+        lent = self.domain.shared | self.domain.settled
         child.state = type(self.state)(
-            *(a if field in self.domain.shared else a[:1].copy() for field, a in zip(self.state._fields, self.state, strict=True))
+            *(a if field in lent else a[:1].copy() for field, a in zip(self.state._fields, self.state, strict=True))
         )
+        self._lent = child._lent = bool(self.domain.settled)
         child.stack = CallStack(*(array[:1].copy() for array in self.stack))
         child.buffers = Observation(*[array[:1].copy() for array in self.buffers])  # type: ignore[arg-type]
         child._link()
@@ -238,7 +267,7 @@ class RecursiveBatch:
     def digest(self) -> str:
         """A digest of instance 0's whole state: what tells a detached child of this very moment from any other."""
         digest = hashlib.sha256(self.fingerprint.encode())
-        for array in self.arrays().values():
+        for array in self._changing().values():
             # A record's padding means nothing and may be anything.
             digest.update(repr(array[:1].tolist()).encode() if array.dtype.names else array[:1].tobytes())
         return digest.hexdigest()
@@ -255,9 +284,7 @@ class RecursiveBatch:
         for child in children:
             other = child.stack.episodes[0]
             if len(children) == 1:  # all that an only child changed counts
-                sources = child.arrays()
-                for name, target in self.arrays().items():
-                    target[0] = sources[name][0]
+                self.rewind(child.mark())
                 episode["base"] = base
             else:
                 self._merge(child)

@@ -35,6 +35,8 @@ class Domain(ABC):
         max_depth: deepest level a frame may have; the root is level 0.
         has_dense: whether the `progress` hook is defined, so that `feedback="dense"` can be asked for.
         shared: names of the state's arrays that are common to all instances (a map, say) and never change.
+        settled: names of the state's arrays that only `prepare` and the `begin` hook write (a long document, say): detached children read
+            their parent's, instead of a copy.
         per_frame: names of the state's arrays whose second axis is the frame's depth.
         options: names that `reset(options=...)` accepts.
     """
@@ -48,6 +50,7 @@ class Domain(ABC):
     max_depth: int
     has_dense: bool = False
     shared: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
     per_frame: frozenset[str] = frozenset()
     options: frozenset[str] = frozenset()
 
@@ -80,8 +83,8 @@ class Domain(ABC):
         """
 
     def check_state(self, state: Any, n: int) -> None:
-        """Raise TypeError unless `shared` and `per_frame` fit what `allocate` returned for `n` instances: a slip there corrupts joins."""
-        unknown = (self.shared | self.per_frame) - set(state._fields)
+        """Raise TypeError unless `shared`, `settled` and `per_frame` fit `n` instances' state: a slip there corrupts joins."""
+        unknown = (self.shared | self.settled | self.per_frame) - set(state._fields)
         if unknown:
             raise TypeError(f"{type(self).__name__} names arrays that its state does not have: {', '.join(sorted(unknown))}")
         for name, array in zip(state._fields, state, strict=True):

@@ -14,8 +14,12 @@ from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EPISODE, EVENTS
 from rao_envs.core.domain import Domain
 from rao_envs.core.history import History
+from rao_envs.core.viewer import Viewer
 
 Obs = dict[str, npt.NDArray[Any]]
+
+PICTURED: dict[str, Any] = {"render_modes": ["human", "rgb_array", "ansi"], "render_fps": 8}
+"""The metadata of a family that has a viewer."""
 
 DEPTH, EVENT, N_RETURNED, REWARD, DENSE, TERMINATED, TRUNCATED, SUCCESS = (
     (EPISODE.names or ()).index(name) for name in ("depth", "event", "n_returned", "reward", "dense", "terminated", "truncated", "success")
@@ -45,7 +49,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
     ## Endings
     `terminated` when the root frame succeeds or fails; `truncated` when the shared step budget is gone.
 
-    A family sets `domain_class`, and may override `draw`.
+    A family sets `domain_class`; one that can be looked at also sets `viewer_class` and `metadata = PICTURED`, and defines `view`.
 
     Args:
         spawn, feedback, budget, max_depth: see `rao_envs.core.batch.RecursiveBatch`.
@@ -58,6 +62,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
     """
 
     domain_class: ClassVar[type[Domain]]
+    viewer_class: ClassVar[type[Viewer] | None] = None
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "render_fps": 8}  # type: ignore[misc]
 
@@ -86,10 +91,12 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         self.spawn_actions = batch.spawn_actions
         self.action_names = batch.action_names
         self.history = History(batch) if self.render_mode is not None else None
+        self._viewer: Viewer | None = None
+        self._window: Any = None
         self._waiting_for: tuple[int, ...] = ()  # frame ids of the detached children that are out
         self._joins = ""  # which spawn they come from
         self._ticket = ""  # which spawn this environment comes from, if it is a detached child
-        self._origin: dict[str, Any] | None = None  # where a detached child's reset goes back to
+        self._origin: dict[str, npt.NDArray[Any]] | None = None  # where a detached child's reset goes back to
         self._seeded = False
         self._begun = False
         self._live = False  # whether a step may be taken: begun, not over, not waiting for children
@@ -107,7 +114,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         if self._origin is not None:
             if seed is not None or options:
                 raise ValueError("a detached child has one fixed task: call reset() without seed or options")
-            self.batch.set_state(self._origin)
+            self.batch.rewind(self._origin)
         else:
             # Everything is checked before anything changes.
             start = None if seed is None else check_seed(seed)
@@ -156,9 +163,36 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             raise ResetNeeded("call reset() before render()")
         return self.draw(self.render_mode)
 
-    def draw(self, mode: str) -> Any:
-        """One picture of the current state in `mode`; families with render modes override this."""
-        raise NotImplementedError(f"{type(self).__name__} lists the render mode {mode!r} but does not draw it")
+    def draw(self, mode: str) -> npt.NDArray[np.uint8] | str | None:
+        """One picture of the current state: pixels, a text, or (mode "human") a window."""
+        if self.viewer_class is None:
+            raise NotImplementedError(f"{type(self).__name__} lists the render mode {mode!r} but has no viewer_class")
+        if mode == "ansi":
+            return self.viewer_class.draw_ansi(self.view())
+        if self._viewer is None:
+            self._viewer = self.viewer_class()
+        if mode == "rgb_array":
+            return self._viewer.draw_rgb(self.view())
+        if self._window is None:
+            from rao_envs.core.canvas import Window
+
+            self._window = Window(f"RAO-envs: {self.domain.name}", self.metadata["render_fps"])
+        if not self._window.closed:
+            self._window.show(self._viewer.draw_rgb(self.view()))
+        return None
+
+    def view(self) -> Any:
+        """Everything that this family's pictures show, as plain data."""
+        raise NotImplementedError(f"{type(self).__name__} has a viewer_class but no view()")
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_viewer": None, "_window": None}
 
     def _show(self) -> None:
         if self.render_mode == "human":
@@ -266,7 +300,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         child.__dict__.update(self.__dict__)
         child._np_random = None
         child._attach(self.batch.detach(k))
-        child._origin = child.batch.get_state()
+        child._origin = child.batch.mark()
         return child
 
     # -- shared steps --------------------------------------------------------------------------------------------------------

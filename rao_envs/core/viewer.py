@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 Color = tuple[int, int, int]
 
@@ -41,6 +45,17 @@ EVENTS = {
     "spawn": "opened a sub-frame",
     "return": "returned to its parent",
 }
+
+
+class Viewer(Protocol):
+    """What draws a family: made without arguments, it may keep caches, and draws what the environment's `view()` returns."""
+
+    def draw_rgb(self, view: Any, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+        """A picture, uint8 (height, width, 3), in a fresh array; `size` is (width, height) in pixels."""
+
+    @staticmethod
+    def draw_ansi(view: Any) -> str:
+        """The same for a terminal; needs no pygame."""
 
 
 @dataclass(frozen=True)

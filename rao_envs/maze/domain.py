@@ -43,6 +43,7 @@ class MazeDomain(Domain):
     spawns = (*(f"spawn_{direction}" for direction in MOVES), "spawn_target")
     has_dense = True
     shared = frozenset({"config", "levels", "scenarios"})
+    settled = frozenset({"links", "distance"})
     per_frame = frozenset({"frames", "results"})
 
     def __init__(
@@ -84,7 +85,7 @@ class MazeDomain(Domain):
         self.task_space = spaces.Box(0, kernels.MOST_VISITS, (math.prod(self.window_shape),), np.int8)
         self.results_space = spaces.Box(-1, 1, (len(self.spawns),), np.int8)
         if self.layout is not None:
-            self.shared = self.shared | {"links"}
+            self.shared, self.settled = self.shared | {"links"}, self.settled - {"links"}
             self.options = frozenset({"scenario"} if len(self.layout.starts) else ())
             self._given_links = self._links_of_all_levels(self.layout)
 

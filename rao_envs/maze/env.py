@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.batch import RecursiveBatch
-from rao_envs.core.env import RecursiveEnv
+from rao_envs.core.env import PICTURED, RecursiveEnv
 from rao_envs.core.vector import RecursiveVectorEnv
 from rao_envs.maze.domain import MazeDomain
 from rao_envs.maze.kernels import EAST, NORTH, TO_GOAL
-from rao_envs.maze.viewer import MazeFrameView, MazeView, MazeViewer, MazeWindow, draw_ansi
+from rao_envs.maze.viewer import MazeFrameView, MazeView, MazeViewer
 
 
 class MazeEnv(RecursiveEnv):
@@ -60,36 +57,10 @@ class MazeEnv(RecursiveEnv):
             `frame_budget`, `layout`, `scenarios`) and of `RecursiveEnv` (`spawn`, `feedback`, `budget`, `max_depth`, `render_mode`).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "ansi"], "render_fps": 8}  # type: ignore[misc]
+    metadata = PICTURED  # type: ignore[misc]
     domain_class = MazeDomain
+    viewer_class = MazeViewer
     domain: MazeDomain
-
-    def _attach(self, batch: RecursiveBatch) -> None:
-        super()._attach(batch)
-        self._viewer: MazeViewer | None = None
-        self._window: MazeWindow | None = None
-
-    def draw(self, mode: str) -> npt.NDArray[np.uint8] | str | None:
-        """The maze with its open frames: a picture, a text, or (mode "human") a window."""
-        if mode == "ansi":
-            return draw_ansi(self.view())
-        if mode == "rgb_array":
-            if self._viewer is None:
-                self._viewer = MazeViewer()
-            return self._viewer.draw_rgb(self.view())
-        if self._window is None:
-            self._window = MazeWindow(fps=self.metadata["render_fps"])
-        self._window.show(self.view())
-        return None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_viewer": None, "_window": None}
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        if self._window is not None:
-            self._window.close()
-            self._window = None
 
     @property
     def links(self) -> npt.NDArray[np.uint8]:

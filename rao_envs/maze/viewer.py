@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.canvas import Canvas, Layer, Rect, Window, picture_size
+from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
 from rao_envs.core.panel import SidePanel
 from rao_envs.core.viewer import (
     DESK,
@@ -160,6 +160,11 @@ class MazeViewer:
             self._board(surface, lens, view, _lens(view.agent, rows, cols), "lens")
         self.panel.draw(surface, (left, gap, panel_width, panel_height), view.episode, LEGEND, scale)
         return self.canvas.pixels(surface)
+
+    @staticmethod
+    def draw_ansi(view: MazeView) -> str:
+        """The maze as text, at most 20 x 20 cells of it: see the function `draw_ansi`."""
+        return draw_ansi(view)
 
     def _board(self, surface: Any, rect: Rect, view: MazeView, cells: tuple[int, int, int, int], name: str) -> float:
         """Draw the window `cells` of the maze inside `rect`; returns the pixels per cell."""
@@ -312,37 +317,6 @@ def draw_ansi(view: MazeView, color: bool = True, cells: tuple[int, int] = (20, 
     lines.append("  ".join(f"{char} {name}" for name, char in CHARS.items()))
     lines.append(tree_text(view.episode, color, capacity))
     return "\n".join(lines)
-
-
-class MazeWindow:
-    """The window of `render_mode="human"`: draws snapshots and shows them at most `fps` times a second.
-
-    Raises:
-        gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
-    """
-
-    def __init__(self, fps: float = 30.0, size: tuple[int, int] | None = None) -> None:
-        self.viewer = MazeViewer()
-        self.size = size
-        self.window = Window("RAO-envs: Maze", fps)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the person, or `close`, has closed the window."""
-        return self.window.closed
-
-    def show(self, view: MazeView) -> None:
-        """Draw `view`, handle the system's events and keep the speed; does nothing once closed."""
-        if not self.window.closed:
-            self.window.show(self.viewer.draw_rgb(view, self.size))
-
-    def keys(self) -> tuple[str, ...]:
-        """Names of the keys pressed since the last call, for playing by hand."""
-        return self.window.keys()
-
-    def close(self) -> None:
-        """Close the window; harmless when it is not open."""
-        self.window.close()
 
 
 def _checked_shape(view: MazeView) -> tuple[int, int]:

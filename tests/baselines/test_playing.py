@@ -58,10 +58,10 @@ def test_play_to_the_end_and_again(rao: Callable[..., Any], monkeypatch: pytest.
 def test_play_in_a_window(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import pygame
 
-    from rao_envs.maze.viewer import MazeWindow
+    from rao_envs.core.canvas import Window
 
     pressed = iter([(), ("w",), ("l", "up"), ("q",)])
-    monkeypatch.setattr(MazeWindow, "keys", lambda self: next(pressed))
+    monkeypatch.setattr(Window, "keys", lambda self: next(pressed))
     done = rao("play", "Maze-5x5", "--window", "--json")
     assert done.code == 0
     first, second, third = done.json["actions"]

@@ -31,7 +31,6 @@ from rao_envs.maze.viewer import (
     MazeFrameView,
     MazeView,
     MazeViewer,
-    MazeWindow,
     draw_ansi,
     draw_rgb,
 )
@@ -359,7 +358,7 @@ assert dict(os.environ) == before
 
 def test_missing_pygame_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
-    for make in (MazeViewer, MazeWindow, import_pygame):
+    for make in (MazeViewer, import_pygame):
         with pytest.raises(gym.error.DependencyNotInstalled, match=r'pip install "rao-envs\[render\]"'):
             make()
     assert "●" in draw_ansi(snapshot(spanning_maze(5, 5)))  # text needs no pygame
@@ -375,18 +374,18 @@ def test_viewer_can_be_pickled_and_copied(viewer: MazeViewer) -> None:
 def test_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = import_pygame()
-    window = MazeWindow(fps=0, size=(320, 240))
-    view = snapshot(spanning_maze(5, 5))
-    window.show(view)
+    window = Window("title", fps=0)
+    picture = np.zeros((240, 320, 3), np.uint8)
+    window.show(picture)
     assert pygame.display.get_surface().get_size() == (320, 240)
     pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_UP))
     assert window.keys() == ("up",)
     assert window.keys() == ()
     pygame.event.post(pygame.event.Event(pygame.QUIT))
-    window.show(view)
+    window.show(picture)
     assert window.closed
     assert not pygame.display.get_init()
-    window.show(view)  # dropped
+    window.show(picture)  # dropped
     window.close()
     assert window.keys() == ()
 

@@ -753,6 +753,24 @@ def test_join_takes_wrapped_children_and_refuses_all_but_the_right_ones() -> Non
     env.step(0)
 
 
+@pytest.mark.parametrize("case", [Case("RAO/Maze-10x10-v0", {}), Case("Test/RangeMax-8-v0", {})], ids=str)
+def test_what_detached_children_read_is_not_copied_and_not_overwritten(case: Case) -> None:
+    env = case.make()
+    env.reset(seed=1)
+    field = sorted(env.domain.settled)[-1]
+    kept = getattr(env.batch.state, field).copy()
+    child = env.spawn(spawn_action(env))
+    assert getattr(child.batch.state, field) is getattr(env.batch.state, field)
+    other = _state_of(case.id)
+    first, _ = child.reset()
+    child.set_state(other)  # a child that is put elsewhere leaves its parent's task alone, and finds back to its own
+    np.testing.assert_array_equal(getattr(env.batch.state, field), kept)
+    assert equal(child.reset()[0], first)
+    env.reset(seed=2)  # the parent goes on to another task while its child still works on this one
+    np.testing.assert_array_equal(getattr(child.batch.state, field), kept)
+    assert not np.array_equal(getattr(env.batch.state, field), kept)
+
+
 def test_children_of_an_abandoned_spawn_are_refused() -> None:
     env = Case("RAO/Maze-20x20-v0", {}).make()
     env.reset(seed=0)

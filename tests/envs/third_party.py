@@ -218,6 +218,7 @@ class RangeMaxDomain(Domain):
     task_space = spaces.Box(-1, 99, (2,), np.int8)  # is there just one number; the largest known
     has_dense = True
     shared = frozenset({"noise"})
+    settled = frozenset({"numbers"})
     per_frame = frozenset({"low", "high", "best", "answered", "results"})
 
     def __init__(self, levels: int = 3, parts: int = 2, noise: float = 0.0) -> None:
