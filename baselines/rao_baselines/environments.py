@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 import rao_envs
-from rao_baselines.config import Settings
+from rao_baselines.config import Settings, parse_assignments
 from rao_baselines.errors import UserError, did_you_mean
 
 PREFIX = "RAO/"
@@ -40,6 +40,25 @@ def resolve_id(env_id: str) -> str:
     others = did_you_mean(env_id, [name for name in gym.registry if not name.startswith(PREFIX)])
     hint = others if others.startswith(" Did") else f" This package has: {', '.join(ours)}."
     raise UserError(f"no environment is called {env_id!r}.{hint}")
+
+
+class Task(NamedTuple):
+    """What to score an agent on: a resolved id, and its own keyword arguments, or None for those of the training."""
+
+    env_id: str
+    kwargs: dict[str, Any] | None
+
+
+def parse_task(text: str) -> Task:
+    """A task as text: an environment id, and after a question mark its arguments: "RAO/LongSeq-10k?query=count&pointers=2".
+
+    Without a question mark the arguments that an agent was trained with apply; "RAO/Algebra-depth8?" has none.
+
+    Raises:
+        UserError: no such id, or arguments that cannot be read.
+    """
+    env_id, mark, arguments = text.partition("?")
+    return Task(resolve_id(env_id), parse_assignments([part for part in arguments.split("&") if part]) if mark else None)
 
 
 def is_recursive(env_id: str) -> bool:

@@ -37,7 +37,8 @@ class TrainSpec:
         eval_episodes: fixed seeds per point, played greedily and sampled.
         final_episodes: fixed seeds of the final score.
         first_seed: where the fixed seeds begin; tuning has a list of its own, so that nothing is selected on the tasks of the final scores.
-        transfer: ids to score the final model on without training there.
+        scored_on: the task of the curve and the final score (`rao_baselines.environments.parse_task`); by default the training's own.
+        transfer: further tasks to score the final model on, without training there.
         device: of the network.
         threads: that torch may use.
         tensorboard: also log there.
@@ -54,6 +55,7 @@ class TrainSpec:
     eval_episodes: int = 100
     final_episodes: int = 200
     first_seed: int = FIRST_SEED
+    scored_on: str = ""
     transfer: list[str] = field(default_factory=list)
     device: str = "cpu"
     threads: int = 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from rao_baselines import statistics
 from rao_baselines.errors import UserError, did_you_mean
-from rao_baselines.experiments import Experiment
+from rao_baselines.experiments import Experiment, Suite
 from rao_baselines.pool import Event, run_all
 from rao_baselines.runs import read_json, slug, write_json
 from rao_baselines.spec import TrainSpec
@@ -120,14 +120,14 @@ def aggregate(rows: Sequence[Experiment], out: Path) -> dict[str, Any]:
 
 def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One experiment over its seeds."""
-    ids = {row.env_id: "final"} | dict.fromkeys(row.transfer, "transfer")
+    tasks = {row.task: "final"} | dict.fromkeys(row.transfer, "transfer")
     scores: dict[str, Any] = {}
-    for env_id, where in ids.items():
+    for task, where in tasks.items():
         for mode in MODES:
-            values = [(r["final"] if where == "final" else r["transfer"].get(env_id, {})).get(mode) for r in results]
+            values = [(r["final"] if where == "final" else r["transfer"].get(task, {})).get(mode) for r in results]
             rates = [value["success"] for value in values if value is not None and value["success"] is not None]
             if rates:
-                scores.setdefault(slug(env_id), {})[mode] = {
+                scores.setdefault(task_name(task), {})[mode] = {
                     "iqm": statistics.estimate(rates).as_dict(),
                     "mean": statistics.estimate(rates, statistics.mean).as_dict(),
                     "per_seed": rates,
@@ -144,12 +144,18 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
     }
 
 
+def task_name(task: str) -> str:
+    """A task as tables call it: "LongSeq-10k-v0 query=count"."""
+    env_id, _, arguments = task.partition("?")
+    return " ".join([slug(env_id), *(part for part in arguments.split("&") if part)])
+
+
 def compare_group(members: Sequence[Experiment], results: dict[str, list[dict[str, Any]]], summaries: dict[str, Any]) -> dict[str, Any]:
     """The strongest monolithic agent of a group, and how many steps every other one needs to reach its final score."""
     monolithic = [row for row in members if not results[row.name][0]["spawn"]]
     if not monolithic:
         return {"strongest_monolithic": None}
-    key = slug(members[0].env_id)
+    key = task_name(members[0].task)
 
     best = max(monolithic, key=lambda row: float(summaries[row.name]["scores"][key]["sampled"]["iqm"]["value"]))
     # On the curve's own seeds, where the others are timed.
@@ -192,19 +198,18 @@ def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Pat
     return written
 
 
-def draw(rows: Sequence[Experiment], out: Path, images: Path) -> list[Path]:
-    """Learning curves, one figure per group of which there are results: `images`/maze-20x20-curves, -curves-rooms and so on."""
+def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
+    """Learning curves, one figure per group of which there are results: `images`/<size>-curves, -curves-rooms and so on."""
     from rao_baselines.figures import learning_curves
 
-    results = collect(rows, out)
+    results = collect(suite.rows, out)
     written: list[Path] = []
-    for group in dict.fromkeys(row.group for row in rows):
-        members = [row for row in rows if row.group == group and row.name in results]
+    for group, title in suite.titles.items():
+        members = [row for row in suite.rows if row.group == group and row.name in results]
         if not members:
             continue
-        size = slug(members[0].env_id).partition("-v")[0].lower()
-        path = images / (f"{size}-curves" + ("" if group == rows[0].group else f"-{group}"))
+        size = slug(members[0].task.partition("?")[0]).partition("-v")[0].lower()
+        path = images / (f"{size}-curves" + ("" if group == suite.rows[0].group else f"-{group}"))
         series = {row.label: [r["curve"] for r in results[row.name]] for row in members}
-        title = f"{members[0].env_id}, {group} mazes: success on fixed seeds (actions sampled)"
-        written += learning_curves(series, path, title=title)
+        written += learning_curves(series, path, title=f"{title}: success on fixed seeds (actions sampled)")
     return written

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rao_agents import load_safely, save_safely
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
-from rao_baselines.environments import environment_arguments, make_training_env, resolve_id
+from rao_baselines.environments import Task, environment_arguments, is_recursive, make_training_env, parse_task, resolve_id
 from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
@@ -166,6 +166,8 @@ class _Run(BaseCallback):
         self.points: list[dict[str, Any]] = past.get("points", [])
         self.seconds: float = past.get("seconds", 0.0)  # of training alone: evaluation does not count
         self.spawn = spawn
+        self.task = parse_task(spec.scored_on or spec.env_id)
+        self.transfer = {text: parse_task(text) for text in spec.transfer}
         self.clock = time.perf_counter()
         self.saved_at = time.monotonic()
         self.reported_at = 0.0
@@ -204,13 +206,16 @@ class _Run(BaseCallback):
     def _add_point(self, model: BaseAlgorithm) -> None:
         point: dict[str, Any] = {"steps": int(model.num_timesteps), "seconds": round(self.seconds, 3)}
         for mode in MODES:
-            point[mode] = brief(self._score(model, self.spec.env_id, self.spec.eval_episodes, mode))
+            point[mode] = brief(self._score(model, self.task, self.spec.eval_episodes, mode))
         self.points.append(point)
         self._write_curve()
 
-    def _score(self, model: BaseAlgorithm, env_id: str, episodes: int, mode: str) -> Evaluation:
+    def _score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
         seeds = evaluation_seeds(episodes, self.spec.first_seed)
-        return score(model, env_id, seeds, mode=mode, env_kwargs=self.env_kwargs, frame_stack=self.settings.frame_stack)
+        kwargs = self.env_kwargs
+        if task.kwargs is not None:
+            kwargs = task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
 
     def _write_curve(self) -> None:
         write_json(self.folder.curve, {"seconds": round(self.seconds, 3), "episodes": self.spec.eval_episodes, "points": self.points})
@@ -227,19 +232,19 @@ class _Run(BaseCallback):
             self._add_point(model)
         save_safely(model, self.folder.model)
         episodes = self.spec.final_episodes
-        final = {mode: self._score(model, self.spec.env_id, episodes, mode) for mode in MODES}
+        final = {mode: self._score(model, self.task, episodes, mode) for mode in MODES}
         for mode, evaluation in final.items():
             evaluation.save(self.folder.evaluation(mode))
         result = {
             "name": self.spec.name or self.spec.algorithm,
             "algorithm": self.spec.algorithm,
             "env_id": self.spec.env_id,
+            "scored_on": self.spec.scored_on or self.spec.env_id,
             "seed": self.spec.seed,
             "steps": int(model.num_timesteps),
             "final": {mode: full(evaluation) for mode, evaluation in final.items()},
             "transfer": {
-                env_id: {mode: full(self._score(model, resolve_id(env_id), episodes, mode)) for mode in MODES}
-                for env_id in self.spec.transfer
+                text: {mode: full(self._score(model, task, episodes, mode)) for mode in MODES} for text, task in self.transfer.items()
             },
             "curve": self.points,
             "seeds": {"training": training_seed(self.spec.seed), "evaluation": [self.spec.first_seed, episodes]},

@@ -154,7 +154,8 @@ def _run(
         index = event.run
         on_event(trials[index].number, event)
         if event.kind == "failed":
-            failures[index] = str(event.data["error"])
+            # The rest of a traceback names folders of this machine.
+            failures[index] = str(event.data["error"]).strip().rpartition("\n")[2]
         point = event.data.get("point")
         if event.kind != "progress" or point is None or point["steps"] <= seen[index]:
             return False

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_runs import ENV, run_here, tiny
@@ -15,7 +14,10 @@ from test_training import same_model
 
 from rao_baselines import run_one, suite
 from rao_baselines.agents import load_model
-from rao_baselines.experiments import MAZE, STRONGEST, Experiment
+from rao_baselines.environments import parse_task
+from rao_baselines.errors import UserError
+from rao_baselines.experiments import SUITES, Experiment, Suite
+from rao_baselines.experiments.maze import MAZE, STRONGEST
 from rao_baselines.pool import Event, run_all
 from rao_baselines.runs import read_json, write_json
 from rao_baselines.training import train
@@ -96,7 +98,15 @@ def test_one_run_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 SMALL = {**tiny("a2c", "").overrides}
 ROWS = (
     Experiment(
-        "recursive", "Recursive", "nested", "recursive_ppo", ENV, 2, 300, {"n_envs": 4, "n_steps": 16, "env_kwargs.budget": 20}, (ENV,)
+        "recursive",
+        "Recursive",
+        "nested",
+        "recursive_ppo",
+        ENV,
+        2,
+        300,
+        {"n_envs": 4, "n_steps": 16, "env_kwargs.budget": 20},
+        transfer=(ENV, ENV + "?rows=4"),
     ),
     Experiment("mono", "Monolithic", "nested", "a2c", ENV, 1, 300, SMALL),
     Experiment("mono_rooms", "Monolithic", "rooms", "a2c", ENV, 1, 300, SMALL | {"env_kwargs.structure": "rooms"}),
@@ -119,6 +129,7 @@ def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatc
     assert summary == read_json(out / "summary.json")
     scores = summary["experiments"]["recursive"]["scores"]["Maze-5x5-v0"]["sampled"]
     assert scores["per_seed"] == [read_json(out / "runs" / "recursive" / f"{k}.json")["final"]["sampled"]["success"] for k in (0, 1)]
+    assert set(summary["experiments"]["recursive"]["scores"]) == {"Maze-5x5-v0", "Maze-5x5-v0 rows=4"}
     nested = summary["groups"]["nested"]
     assert nested["strongest_monolithic"] == "mono"
     assert nested["steps_to_threshold"]["mono"]["reached"] == 1
@@ -127,7 +138,7 @@ def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatc
     assert [path.name for path in models] == [f"{name}.{end}" for name in ("recursive", "mono", "mono_rooms") for end in ("zip", "json")]
     assert read_json(tmp_path / "models" / "recursive.json")["chosen"].startswith("the median of 2 seeds")
     assert load_model(tmp_path / "models" / "recursive.zip").action_space.n == 9  # type: ignore[attr-defined]
-    written = suite.draw(ROWS, out, tmp_path / "images")
+    written = suite.draw(Suite("", ROWS, {row.group: row.group for row in ROWS}), out, tmp_path / "images")
     assert sorted(path.name for path in written) == [
         "maze-5x5-curves-rooms.png",
         "maze-5x5-curves-rooms.svg",
@@ -137,17 +148,39 @@ def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatc
     assert all(path.stat().st_size > 1000 for path in written)
 
 
-def test_the_published_matrix() -> None:
-    rows: dict[str, Any] = {row.name: row for row in MAZE}
-    assert len(rows) == len(MAZE)
-    assert rows["recursive_ppo"].steps == 400_000
-    assert rows["recursive_ppo"].seeds == 5
-    assert rows[STRONGEST].steps == 1_000_000
-    assert {row.group for row in MAZE} == {"nested", "perfect", "rooms", "open"}
-    for row in MAZE:
+@pytest.mark.parametrize("name", SUITES)
+def test_the_published_experiments(name: str) -> None:
+    rows = SUITES[name].rows
+    assert len({row.name for row in rows}) == len(rows)
+    assert {row.group for row in rows} == set(SUITES[name].titles)
+    for row in rows:
         for spec in row.specs(Path("runs")):
             assert spec.final_episodes == 500
             assert spec.folder() == Path("runs") / row.name / str(spec.seed)
-    assert suite.choose(MAZE, ["rooms"]) == [row for row in MAZE if row.group == "rooms"]
+        for task in (row.task, *row.transfer):
+            parse_task(task)
+
+
+def test_the_headline_rows_and_choosing_among_rows() -> None:
+    rows = {row.name: row for row in MAZE.rows}
+    assert (rows["recursive_ppo"].seeds, rows["recursive_ppo"].steps) == (5, 400_000)
+    assert (rows[STRONGEST].seeds, rows[STRONGEST].steps) == (5, 1_000_000)
+    assert suite.choose(MAZE.rows, ["rooms"]) == [row for row in MAZE.rows if row.group == "rooms"]
     with pytest.raises(Exception, match=r"no experiment is called 'room'\. Did you mean rooms"):
-        suite.choose(MAZE, ["room"])
+        suite.choose(MAZE.rows, ["room"])
+
+
+def test_a_run_may_be_scored_on_another_task_than_it_trains_on(tmp_path: Path) -> None:
+    spec = tiny("a2c", str(tmp_path / "run"))
+    spec.scored_on, spec.transfer = "RAO/Maze-5x5-v0?rows=2&cols=2&budget=1000", ["Maze-5x5?rows=1&cols=2"]
+    result = train(spec)
+    assert result["env_id"] == ENV
+    assert result["final"]["sampled"]["success"] == 1.0  # 1,000 steps to cross four cells
+    assert result["curve"][0]["sampled"]["success"] == 1.0
+    assert result["transfer"]["Maze-5x5?rows=1&cols=2"]["sampled"]["success"] == 1.0
+
+
+@pytest.mark.parametrize(("text", "message"), [("Maze-5x6", "no environment"), ("Maze-5x5?rows", "key=value"), ("Maze-5x5?a=[", "YAML")])
+def test_tasks_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_task(text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from rao_baselines import ui
 from rao_baselines.errors import StoppedError, UserError
+from rao_baselines.experiments import SUITES
 from rao_baselines.places import images_folder, models_folder, results_folder
 from rao_baselines.pool import Event, stop_requests
 
@@ -36,9 +38,10 @@ def everything(context: typer.Context) -> None:
 def run_all_of_it(
     jobs: Annotated[int, typer.Option(help="Training processes at a time.")] = 2,
 ) -> None:
-    """Everything: speed, then the maze experiments (many hours; Ctrl-C saves, the same command goes on)."""
+    """Everything: speed, then all experiments (many hours; Ctrl-C saves, the same command goes on)."""
     speed()
-    maze(jobs=jobs)
+    for name in SUITES:
+        run_experiments(name, jobs=jobs)
 
 
 @app.command("speed")
@@ -79,29 +82,21 @@ def speed(
     ui.say(f"\nwrote {path}")
 
 
-@app.command("maze")
-def maze(
-    only: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAMES]...", help="Experiments or groups to run; all of them by default.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
-    scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
-    episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default="baselines/results/maze")] = None,
-    work: Annotated[Path, typer.Option(help="Folder of the runs themselves, with models and checkpoints.")] = Path("runs/bench/maze"),
-    export: Annotated[
-        bool, typer.Option("--export-models", help="Also write the median seed's policy of each experiment to baselines/models.")
-    ] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
-    as_json: JsonOption = False,
+def run_experiments(
+    suite_name: str,
+    only: Sequence[str] = (),
+    *,
+    jobs: int = 2,
+    scale: float = 1.0,
+    episodes: int = 500,
+    out: Path | None = None,
+    work: Path | None = None,
+    export: bool = False,
+    dry: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """The maze experiments: recursive against monolithic, feedback cells, other structures, larger mazes without training.
-
-    Runs that have a result are skipped, a run that fails does not stop the others, Ctrl-C saves. Then everything is summed up and
-    the learning curves are drawn.
-    """
+    """What the commands below do, one per suite of experiments."""
     from rao_baselines import suite
-    from rao_baselines.experiments import SUITES
 
     if jobs < 1:
         raise UserError(f"--jobs must be at least 1, got {jobs}")
@@ -109,8 +104,10 @@ def maze(
         raise UserError(f"--scale must lie in (0, 1], got {scale}")
     if scale != 1 and out is None:
         raise UserError("shortened runs are no results: name another folder with --out (and --work)")
-    folder = out or results_folder() / "maze"
-    rows = suite.choose(SUITES["maze"], only or [])
+    chosen = SUITES[suite_name]
+    folder = out or results_folder() / suite_name
+    work = work or Path("runs/bench") / suite_name
+    rows = suite.choose(chosen.rows, only)
     if dry:
         _list_runs(rows, folder, as_json)
         return
@@ -131,8 +128,8 @@ def maze(
         ui.say(f"[bold red]failed[/bold red] {name}: {reason}")
     if outcome["stopped"] or (outcome["waiting"] and not outcome["failed"]):
         raise StoppedError(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
-    summary = suite.aggregate(SUITES["maze"], folder)
-    written = suite.draw(SUITES["maze"], folder, images_folder() if out is None else folder)
+    summary = suite.aggregate(chosen.rows, folder)
+    written = suite.draw(chosen, folder, images_folder() if out is None else folder)
     if export:
         written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models")
     if as_json:
@@ -143,6 +140,54 @@ def maze(
             ui.say(f"wrote {path}")
     if outcome["failed"]:
         raise typer.Exit(1)
+
+
+def _add_command(suite_name: str, summary: str) -> None:
+    """`rao bench SUITE`."""
+
+    def command(
+        only: Annotated[
+            list[str] | None, typer.Argument(metavar="[NAMES]...", help="Experiments or groups to run; all of them by default.")
+        ] = None,
+        jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+        scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
+        episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
+        out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default=f"baselines/results/{suite_name}")] = None,
+        work: Annotated[
+            Path | None,
+            typer.Option(help="Folder of the runs themselves, with models and checkpoints.", show_default=f"runs/bench/{suite_name}"),
+        ] = None,
+        export: Annotated[
+            bool, typer.Option("--export-models", help="Also write the median seed's policy of each experiment to baselines/models.")
+        ] = False,
+        dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+        as_json: JsonOption = False,
+    ) -> None:
+        run_experiments(
+            suite_name,
+            only or (),
+            jobs=jobs,
+            scale=scale,
+            episodes=episodes,
+            out=out,
+            work=work,
+            export=export,
+            dry=dry,
+            as_json=as_json,
+        )
+
+    command.__doc__ = f"""{summary}
+
+    Runs that have a result are skipped, a run that fails does not stop the others, Ctrl-C saves. Then everything is summed up and
+    the learning curves are drawn.
+    """
+    # The annotations are text that names this function's own variables.
+    command.__annotations__ = get_type_hints(command, localns={"suite_name": suite_name}, include_extras=True)
+    app.command(suite_name)(command)
+
+
+for _name, _suite in SUITES.items():
+    _add_command(_name, _suite.summary)
 
 
 def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:

@@ -1,0 +1,72 @@
+"""What an experiment is, and what a suite of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rao_baselines.spec import TrainSpec
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row: an algorithm under one condition, over several seeds.
+
+    Args:
+        name: of the row, unique within its suite.
+        label: as figures and tables call it.
+        group: rows of one group are compared with each other and drawn in one figure.
+        algorithm: its name.
+        env_id: what it trains on.
+        seeds: how many runs.
+        steps: of each.
+        overrides: settings on top of the algorithm's file.
+        scored_on: the task its curve and final score are of (`rao_baselines.environments.parse_task`); by default what it trains on.
+        transfer: further tasks that the final model is scored on.
+    """
+
+    name: str
+    label: str
+    group: str
+    algorithm: str
+    env_id: str
+    seeds: int
+    steps: int
+    overrides: dict[str, Any] = field(default_factory=dict)
+    scored_on: str = ""
+    transfer: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        """What its scores are of, first of all."""
+        return self.scored_on or self.env_id
+
+    def specs(self, root: Path, *, scale: float = 1.0, episodes: int = 500) -> list[TrainSpec]:
+        """One run per seed, in folders under `root`; `scale` shortens all of them for a trial."""
+        steps = max(int(self.steps * scale), 1)
+        return [
+            TrainSpec(
+                algorithm=self.algorithm,
+                env_id=self.env_id,
+                seed=seed,
+                steps=steps,
+                overrides=dict(self.overrides),
+                out=str(root / self.name / str(seed)),
+                eval_every=max(steps // 20, 1),
+                eval_episodes=min(episodes, 100),
+                final_episodes=episodes,
+                scored_on=self.scored_on,
+                transfer=list(self.transfer),
+                name=self.name,
+            )
+            for seed in range(self.seeds)
+        ]
+
+
+class Suite(NamedTuple):
+    """The experiments of a family: `rao bench NAME`."""
+
+    summary: str  # for --help
+    rows: tuple[Experiment, ...]
+    titles: dict[str, str]  # of each group's figure
