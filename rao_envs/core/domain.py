@@ -34,6 +34,8 @@ class Domain(ABC):
         budget: environment steps the whole tree may take by default.
         max_depth: deepest level a frame may have; the root is level 0.
         has_dense: whether the `progress` hook is defined, so that `feedback="dense"` can be asked for.
+        verdicts: whether a frame sees in `call` if its child succeeded. False where success means a right answer: an agent that is told
+            which answers are right could ask again until one is, with no way to know it when it is used.
         shared: names of the state's arrays that are common to all instances (a map, say) and never change.
         settled: names of the state's arrays that only `prepare` and the `begin` hook write (a long document, say): detached children read
             their parent's, instead of a copy.
@@ -49,6 +51,7 @@ class Domain(ABC):
     budget: int
     max_depth: int
     has_dense: bool = False
+    verdicts: bool = True
     shared: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
     per_frame: frozenset[str] = frozenset()
@@ -98,6 +101,18 @@ class Domain(ABC):
     def frame_label(self, action: int) -> str:
         """A short name for the frame that spawn `action` (an index into all actions, -1 for the root) opened."""
         return "root" if action < 0 else (self.primitives + self.spawns)[action]
+
+    def question(self, state: Any, i: int, depth: int) -> str:
+        """What the frame at `depth` of instance `i` is asked, in a few words; empty where `frame_label` says it all."""
+        return ""
+
+    def answer(self, state: Any, i: int, value: float) -> str:
+        """The `value` that a frame of instance `i` handed back, in words; empty where frames hand back success and nothing else."""
+        return ""
+
+    def truth(self, state: Any, i: int) -> str:
+        """What instance `i`'s root should answer, in words; empty where success is all there is."""
+        return ""
 
     def fingerprint(self, state: Any, stack: CallStack) -> str:
         """A digest of everything that fixes the shape and meaning of a saved state."""

@@ -74,11 +74,16 @@ class History:
                 frame_id=int(frame["id"]),
                 parent_id=int(frame["parent"]),
                 depth=depth,
-                label=self.batch.domain.frame_label(int(frame["action"])),
+                label=self._label(depth, int(frame["action"])),
                 budget=int(frame["budget"]),
                 steps=int(stack.episodes["clock"][0] - frame["start"]),
                 status="open",
             )
+
+    def _label(self, depth: int, action: int) -> str:
+        domain = self.batch.domain
+        question = domain.question(self.batch.state, 0, depth)
+        return f"{domain.frame_label(action)}: {question}" if question else domain.frame_label(action)
 
     def _note_returned(self) -> None:
         from dataclasses import replace
