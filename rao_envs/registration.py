@@ -23,6 +23,23 @@ TABLE = (
     Entry("Maze-40x40", 0, "maze.Maze", {"rows": 40, "cols": 40}),
     Entry("Maze-80x80", 0, "maze.Maze", {"rows": 80, "cols": 80}),
     Entry("Maze", 0, "maze.Maze", {}),
+    Entry("LongSeq-1k", 0, "longseq.LongSeq", {"length": 1_000}),
+    Entry("LongSeq-10k", 0, "longseq.LongSeq", {"length": 10_000}),
+    Entry("LongSeq-100k", 0, "longseq.LongSeq", {"length": 100_000}),
+    Entry("LongSeq-1M", 0, "longseq.LongSeq", {"length": 1_000_000}),
+    Entry("LongSeq", 0, "longseq.LongSeq", {}),
+    Entry("LongSeq-cloze", 0, "cloze.Cloze", {"split": "train"}),
+    Entry("LongSeq-cloze-test", 0, "cloze.Cloze", {"split": "test"}),
+    Entry("Algebra-depth2", 0, "algebra.Algebra", {"depth": 2}),
+    Entry("Algebra-depth4", 0, "algebra.Algebra", {"depth": 4}),
+    Entry("Algebra-depth8", 0, "algebra.Algebra", {"depth": 8}),
+    Entry("Algebra-depth12", 0, "algebra.Algebra", {"depth": 12}),
+    Entry("Algebra", 0, "algebra.Algebra", {}),
+    Entry("Rewrite", 0, "rewrite.Rewrite", {}),
+    Entry("LongSeq-nested-320", 0, "nested.Nested", {"length": 320}),
+    Entry("LongSeq-nested-3k", 0, "nested.Nested", {"length": 3200}),
+    Entry("LongSeq-nested-32k", 0, "nested.Nested", {"length": 32000}),
+    Entry("LongSeq-nested", 0, "nested.Nested", {}),
 )
 
 

@@ -30,6 +30,7 @@ from rao_agents.policies import DelegationCnnPolicy, DelegationPolicy, MultiInpu
 from rao_agents.recursive_ppo import RecursivePPO
 from rao_agents.rollout_buffer import FrameDictRolloutBuffer, FrameRolloutBuffer, ProtocolError
 from rao_agents.safe_json import register_class
+from rao_agents.sequence_extractor import SequenceExtractor
 from rao_agents.training_state import set_training_state, training_state
 from rao_agents.vec_env import RecursiveVecEnv, make_vec_env
 
@@ -40,6 +41,7 @@ for _class in (
     FrameRolloutBuffer,
     FrameDictRolloutBuffer,
     SharedMLPExtractor,
+    SequenceExtractor,
 ):
     register_class(_class, f"rao_agents.{_class.__name__}")
 
@@ -53,6 +55,7 @@ __all__ = [
     "ProtocolError",
     "RecursivePPO",
     "RecursiveVecEnv",
+    "SequenceExtractor",
     "SharedMLPExtractor",
     "UnsafeModelError",
     "load_policy",

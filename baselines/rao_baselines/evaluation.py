@@ -60,7 +60,7 @@ def score(
         env_id,
         seeds,
         deterministic=deterministic,
-        batch_size=min(len(seeds), 256),
+        batch_size=min(len(seeds), 2 * ROWS),
         progress=progress,
         **(env_kwargs or {}),
     )

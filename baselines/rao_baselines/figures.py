@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,58 @@ def learning_curves(
     """
     if not any(series.values()):
         raise UserError("there are no curves to draw")
+
+    def draw(axes: Any) -> None:
+        for index, (label, runs) in enumerate((label, runs) for label, runs in series.items() if runs):
+            _draw(axes, label, runs, index, mode, key)
+        if reference is not None:
+            axes.axhline(reference[1], color="#666666", lw=0.8, ls=(0, (2, 2)), zorder=0)
+            axes.annotate(reference[0], (1.0, reference[1]), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+        axes.set_xlabel("environment steps (thousands)")
+        axes.set_xlim(left=0)
+
+    return _write(path, title, key, draw)
+
+
+def success_by_size(
+    series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str], path: Path, *, title: str
+) -> list[Path]:
+    """Draw one line per label: success with its 95 % interval on each of `sizes`, in order; None where it was not measured.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    if not any(value is not None for values in series.values() for value in values):
+        raise UserError("there are no scores to draw")
+
+    def draw(axes: Any) -> None:
+        for index, (label, values) in enumerate(series.items()):
+            known = [(x, value) for x, value in enumerate(values) if value is not None]
+            if not known:
+                continue
+            shift = 0.04 * (index - len(series) / 2)  # intervals side by side
+            middle = np.array([value.value for _, value in known])
+            ends = np.array([[value.value - value.low, value.high - value.value] for _, value in known]).T
+            axes.errorbar(
+                [x + shift for x, _ in known],
+                middle,
+                yerr=np.maximum(ends, 0.0),
+                color=COLORS[index % len(COLORS)],
+                ls=STYLES[index % len(STYLES)],
+                lw=2.4 if index == 0 else 1.5,
+                marker="o",
+                ms=4,
+                capsize=3,
+                label=label,
+                zorder=20 - index,
+            )
+        axes.set_xticks(range(len(sizes)), sizes)
+
+    return _write(path, title, "success", draw)
+
+
+def _write(path: Path, title: str, key: str, draw: Callable[[Any], None]) -> list[Path]:
+    """A figure in the house style, as `.svg` and `.png`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -49,16 +101,10 @@ def learning_curves(
         figure = Figure(figsize=(8.0, 4.6), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        for index, (label, runs) in enumerate((label, runs) for label, runs in series.items() if runs):
-            _draw(axes, label, runs, index, mode, key)
-        if reference is not None:
-            axes.axhline(reference[1], color="#666666", lw=0.8, ls=(0, (2, 2)), zorder=0)
-            axes.annotate(reference[0], (1.0, reference[1]), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
-        axes.set_xlabel("environment steps (thousands)")
+        draw(axes)
         axes.set_ylabel("success rate" if key == "success" else key)
         if key == "success":
             axes.set_ylim(-0.02, 1.02)
-        axes.set_xlim(left=0)
         axes.grid(alpha=0.25, lw=0.6)
         axes.set_title(title, loc="left", fontsize=11)
         axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.01, 0.5))

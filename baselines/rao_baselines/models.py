@@ -13,11 +13,13 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rao_agents import RecursivePPO, schedules
 from rao_agents.extractors import SharedMLPExtractor
+from rao_agents.sequence_extractor import SequenceExtractor
 from rao_baselines.algorithms import Algorithm
 from rao_baselines.config import SCHEDULED, Settings
 from rao_baselines.errors import UserError, did_you_mean
 
 CLASSES: dict[str, type] = {
+    "SequenceExtractor": SequenceExtractor,
     "SharedMLPExtractor": SharedMLPExtractor,
     "CombinedExtractor": torch_layers.CombinedExtractor,
     "FlattenExtractor": torch_layers.FlattenExtractor,

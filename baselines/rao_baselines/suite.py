@@ -199,8 +199,8 @@ def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Pat
 
 
 def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
-    """Learning curves, one figure per group of which there are results: `images`/<size>-curves, -curves-rooms and so on."""
-    from rao_baselines.figures import learning_curves
+    """Learning curves, one figure per group of which there are results, and success against size, as the suite says."""
+    from rao_baselines.figures import learning_curves, success_by_size
 
     results = collect(suite.rows, out)
     written: list[Path] = []
@@ -212,4 +212,21 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
         path = images / (f"{size}-curves" + ("" if group == suite.rows[0].group else f"-{group}"))
         series = {row.label: [r["curve"] for r in results[row.name]] for row in members}
         written += learning_curves(series, path, title=f"{title}: success on fixed seeds (actions sampled)")
+    for figure in suite.sizes:
+        scores = {
+            row.label: [_rate(row, results[row.name], task) for task in figure.tasks]
+            for row in suite.rows
+            if row.group == figure.group and row.name in results
+        }
+        scores = {label: rates for label, rates in scores.items() if sum(rate is not None for rate in rates) > 1}
+        if scores:
+            title = f"{figure.title}: success on fixed seeds (actions sampled)"
+            written += success_by_size(scores, list(figure.tasks.values()), images / figure.name, title=title)
     return written
+
+
+def _rate(row: Experiment, results: Sequence[dict[str, Any]], task: str) -> statistics.Estimate | None:
+    """Sampled success of the final models of `row` on `task`; None where it was not measured."""
+    scores = [r["final"] if task == row.task else r["transfer"].get(task) for r in results]
+    rates = [value["sampled"]["success"] for value in scores if value is not None]
+    return statistics.estimate(rates) if rates else None

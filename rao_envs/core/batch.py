@@ -78,6 +78,7 @@ class RecursiveBatch:
             primitives=len(domain.primitives),
             actions=len(self.action_names),
             dense=feedback == "dense",
+            verdicts=domain.verdicts,
         )
         self.observation_space = spaces.Dict(
             {

@@ -30,6 +30,7 @@ FRAME = np.dtype(
         ("first_child_id", np.int64),  # of the latest group of children
         ("free_id", np.int64),  # the first id that no returned child of that group has used
         ("spawn_root_left", np.int64),  # root steps left at the latest spawn, as its children may know them
+        ("wanted", np.int64),  # steps that the children of that spawn want together (counted where there are several)
         ("score", np.float64),  # local outcome: the domain's adjustment, plus 1 on success
         ("value", np.float64),  # what the frame hands back to its parent
         ("budget", np.int32),  # steps for the frame and all below it, fixed when it opens
@@ -42,7 +43,7 @@ FRAME = np.dtype(
         ("spawns", np.int32),  # spawn actions in this sub-tree
         ("group", np.int32),  # children opened together by the latest spawn
         ("opened", np.int32),  # how many of them have been opened
-        ("allotment", np.int32),  # the most steps each of them may have
+        ("pool", np.int32),  # the steps they share
         ("spawning", np.int32),  # the spawn action that opened them
         ("group_path", np.int32),  # longest critical path among those that returned
         ("last", np.int32),  # what this frame saw last: EVENT_RESET, SUCCESS or FAILURE of a child, or -1
@@ -93,6 +94,7 @@ LIMITS = np.dtype(
         ("primitives", np.int32),
         ("actions", np.int32),
         ("dense", np.bool_),
+        ("verdicts", np.bool_),  # whether a frame is told if its child succeeded
     ],
     align=True,
 )
@@ -132,11 +134,11 @@ class FrameFacts(NamedTuple):
     returned: npt.NDArray[Any]  # RETURN (n, D)
 
 
-def allocate(n: int, *, budget: int, max_depth: int, primitives: int, actions: int, dense: bool) -> CallStack:
+def allocate(n: int, *, budget: int, max_depth: int, primitives: int, actions: int, dense: bool, verdicts: bool) -> CallStack:
     """Empty stacks for `n` instances."""
     levels = max_depth + 1
     limits = np.zeros(1, LIMITS)
-    limits[0] = (budget, max_depth, primitives, actions, dense)
+    limits[0] = (budget, max_depth, primitives, actions, dense, verdicts)
     return CallStack(
         frames=np.zeros((n, levels), FRAME),
         episodes=np.zeros(n, EPISODE),

@@ -145,21 +145,27 @@ class Canvas:
         if w < 1 or h < 1:
             return
         radius = max(0, min(radius, w // 2, h // 2))
-        key = ("box", w, h, radius, fill, line, width)
-        sprite = self._cached(key, lambda: self._box(w, h, radius, fill, line, width))
         rim = max(radius, width) + 1
-        if (fill is None or fill[1] == 255) and w > 2 * rim and h > 2 * rim:  # only the rim needs blending
-            sides = (
-                (0, 0, w, rim),
-                (0, h - rim, w, rim),
-                (0, rim, rim, h - 2 * rim),
-                (w - rim, rim, rim, h - 2 * rim),
-            )
-            if fill is not None:
-                surface.fill(fill[0], (left + rim, top + rim, w - 2 * rim, h - 2 * rim))
-            surface.blits([(sprite, (left + side[0], top + side[1]), side) for side in sides])
-        else:
-            surface.blit(sprite, (left, top))
+        opaque = all(paint is None or paint[1] == 255 for paint in (fill, line))
+        if not opaque or w <= 2 * rim or h <= 2 * rim:
+            surface.blit(self._box_sprite(w, h, radius, fill, line, width), (left, top))
+            return
+        corners = self._box_sprite(2 * rim + 1, 2 * rim + 1, radius, fill, line, width)  # the same for boxes of every size
+        right, bottom, far = left + w - rim, top + h - rim, rim + 1
+        surface.blits([
+            (corners, (left, top), (0, 0, rim, rim)),
+            (corners, (right, top), (far, 0, rim, rim)),
+            (corners, (left, bottom), (0, far, rim, rim)),
+            (corners, (right, bottom), (far, far, rim, rim)),
+        ])  # fmt: skip
+        if fill is not None:
+            surface.fill(fill[0], (left + rim, top, w - 2 * rim, h))
+            surface.fill(fill[0], (left, top + rim, w, h - 2 * rim))
+        if line is not None and width:
+            for y in (top, top + h - width):
+                surface.fill(line[0], (left + rim, y, w - 2 * rim, width))
+            for x in (left, left + w - width):
+                surface.fill(line[0], (x, top + rim, width, h - 2 * rim))
 
     def text(self, text: str, size: int, color: Color, bold: bool = False) -> Any:
         """A sprite of one line of text, `size` in pixels; its height depends on `size` only."""
@@ -192,6 +198,10 @@ class Canvas:
         left = position[0] - {"left": 0, "center": width // 2, "right": width}[align]
         surface.blit(sprite, (left, position[1] - sprite.get_height() // 2))
         return width
+
+    def _box_sprite(self, w: int, h: int, radius: int, fill: tuple[Color, int] | None, line: tuple[Color, int] | None, width: int) -> Any:
+        key = ("box", w, h, radius, fill, line, width)
+        return self._cached(key, lambda: self._box(w, h, radius, fill, line, width))
 
     def _cached(self, key: tuple[Any, ...], make: Any) -> Any:
         if key not in self._cache:

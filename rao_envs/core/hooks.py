@@ -47,6 +47,7 @@ def fanout(domain: Any, stack: CallStack, i: int, action: int) -> int:
 def open_child(domain: Any, stack: CallStack, i: int, action: int, k: int) -> int:
     """Set the domain's record of child number `k` at depth + 1; returns the steps it wants.
 
+    Of several children each is also asked once before any opens: what they want decides how they share the steps that are left.
     A child must not be solved already when it opens: the mask has to forbid that spawn. Independent siblings open before, after or
     without one another's `receive`, so that nothing may be read here that siblings, or `receive`, write.
     """
@@ -75,10 +76,10 @@ def progress(domain: Any, stack: CallStack, i: int) -> float:
 
 HOOKS = {f.__name__: f for f in (begin, allowed, act, fanout, open_child, resolve, receive, observe, progress)}
 
-_compiled: set[type] = set()
+_implementations: dict[str, dict[Any, Callable[..., Any]]] = {name: {} for name in HOOKS}
 
 
-def implement(state_type: type, **kernels: Callable[..., Any]) -> None:
+def implement(state_type: type, **kernels: Any) -> None:
     """Register a family's compiled hooks for its state type.
 
     Args:
@@ -91,27 +92,35 @@ def implement(state_type: type, **kernels: Callable[..., Any]) -> None:
     if set(kernels) != set(HOOKS):
         raise TypeError(f"{state_type.__name__} must implement exactly the hooks {sorted(HOOKS)}, got {sorted(kernels)}")
     for name, kernel in kernels.items():
-        _bind(HOOKS[name], state_type, kernel)
-    _compiled.add(state_type)
+        names, wanted = (list(inspect.signature(f).parameters) for f in (kernel.py_func, HOOKS[name]))
+        if names != wanted:
+            raise TypeError(f"hook {name} of {state_type.__name__} must take {wanted}, takes {names}")
+    for name, kernel in kernels.items():
+        kernel.py_func.__signature__ = inspect.signature(HOOKS[name])  # Numba compares annotations, too
+        _implementations[name][state_type] = kernel.py_func
 
 
 def is_compiled(state: Any) -> bool:
     """Whether compiled hooks are registered for this state."""
-    return type(state) in _compiled
+    return all(type(state) in known for known in _implementations.values())
 
 
-def _bind(hook: Callable[..., Any], state_type: type, kernel: Any) -> None:
-    implementation = kernel.py_func
-    names, wanted = (list(inspect.signature(f).parameters) for f in (implementation, hook))
-    if names != wanted:
-        raise TypeError(f"hook {hook.__name__} of {state_type.__name__} must take {wanted}, takes {names}")
+def _bind(hook: Callable[..., Any]) -> None:
+    """Let Numba find the implementations of `hook`, those of families that are not known yet included.
+
+    One overload for all: an overload more in the middle of a compilation, which can load from the disk cache what names another
+    family and so import it, would make Numba give up.
+    """
 
     def choose(*arguments: Any) -> Any:
         domain = arguments[0]
-        if isinstance(domain, types.BaseNamedTuple) and getattr(domain, "instance_class", None) is state_type:
-            return implementation
-        return None
+        known = _implementations[hook.__name__]
+        return known.get(getattr(domain, "instance_class", None)) if isinstance(domain, types.BaseNamedTuple) else None
 
-    choose.__signature__ = inspect.signature(implementation)  # type: ignore[attr-defined]
+    choose.__signature__ = inspect.signature(hook)  # type: ignore[attr-defined]
     options: Any = OPTIONS | {"forceinline": True, "_nrt": hook is begin}  # only making a task allocates
     overload(hook, jit_options=options)(choose)
+
+
+for _hook in HOOKS.values():
+    _bind(_hook)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,13 +58,39 @@ def _compile(function: F, **options: Any) -> F:
         return numba.njit(**OPTIONS, **options)(function)  # type: ignore[no-any-return]
     file = compiled._cache._cache_file
     file._source_stamp = (file._source_stamp, source_digest())
+    compiled._cache.load_overload = functools.partial(_load, compiled._cache.load_overload)
     return compiled  # type: ignore[no-any-return]
 
 
+def _load(load: Callable[..., Any], signature: Any, context: Any) -> Any:
+    """Look for a compiled version, as Numba does.
+
+    The cache of a kernel that several families use names their types, so that reading it may import other families. Numba must take in
+    the hooks they register now: half-way through a compilation it would find that the hooks have changed, and give up.
+    """
+    found = load(signature, context)
+    if found is None:
+        context.refresh()
+    return found
+
+
 def kernel_sources(package: Path = PACKAGE) -> list[Path]:
-    """The sources whose content ends up in machine code: all that compile something, and the records they share."""
-    paths = sorted(package.rglob("*.py"))
-    return [path for path in paths if path.name == "callstack.py" or b"rao_envs.core.jit import" in path.read_bytes()]
+    """The sources whose content ends up in machine code: all that compile something, and what those import from this package.
+
+    A scripted solver (`reference.py`) compiles a search of its own, and drives environments besides: its imports do not count.
+    """
+    sources = {path: path.read_bytes() for path in sorted(package.rglob("*.py"))}
+    wanted = [path for path, text in sources.items() if b"rao_envs.core.jit import" in text]
+    found: dict[Path, None] = {}
+    while wanted:
+        path = wanted.pop()
+        if path in found or path not in sources:
+            continue
+        found[path] = None
+        if path.name != "reference.py":
+            modules = re.findall(rb"^from rao_envs\.([\w.]+) import", sources[path], re.MULTILINE)
+            wanted += [package.joinpath(*module.decode().split(".")).with_suffix(".py") for module in modules]
+    return sorted(found)
 
 
 @functools.cache

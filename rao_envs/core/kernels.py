@@ -53,7 +53,8 @@ def enter(stack: CallStack, i: int, depth: int, identity: int, stride: int, pare
     frame["spawns"] = 0
     frame["group"] = 0
     frame["opened"] = 0
-    frame["allotment"] = 0
+    frame["pool"] = 0
+    frame["wanted"] = 0
     frame["spawning"] = NO_ACTION
     frame["group_path"] = 0
     frame["last"] = EVENT_RESET
@@ -90,8 +91,9 @@ def look(domain: Any, stack: CallStack, obs: Observation, i: int) -> None:
     obs.call[i, 1] = left / frame["budget"]
     obs.call[i, 2] = (frame["root_left"] - used) / limits["budget"]
     obs.call[i, 3] = 1.0 if frame["last"] == EVENT_RESET else 0.0
-    obs.call[i, 4] = 1.0 if frame["last"] == SUCCESS else 0.0
-    obs.call[i, 5] = 1.0 if frame["last"] == FAILURE else 0.0
+    told = limits["verdicts"]
+    obs.call[i, 4] = 1.0 if told and frame["last"] == SUCCESS else 0.0
+    obs.call[i, 5] = 1.0 if told and frame["last"] == FAILURE else 0.0
 
 
 LAST_NOTHING = -1
@@ -123,6 +125,20 @@ def reset_instance(domain: Any, stack: CallStack, obs: Observation, i: int) -> N
 
 
 @inline
+def share(wish: int, wanted: int, pool: int, group: int) -> int:
+    """What a child gets that wants `wish` steps, of the `pool` that `group` siblings share, who want `wanted` together.
+
+    Everybody's wish if there is enough, else one step each and the rest in proportion: of parts that differ in size the large one is
+    where the steps are needed.
+    """
+    if group == 1:
+        return min(wish, int(pool))
+    if wanted <= pool:
+        return wish
+    return 1 + (wish - 1) * int(pool - group) // int(wanted - group)
+
+
+@inline
 def open_sibling(domain: Any, stack: CallStack, i: int, k: int) -> None:
     """Open child number `k` of the acting frame's current group and let it act."""
     episode = stack.episodes[i]
@@ -132,7 +148,8 @@ def open_sibling(domain: Any, stack: CallStack, i: int, k: int) -> None:
     # nothing. The ids of `group` siblings' sub-trees are dealt out in turn.
     identity = parent["first_child_id"] + k * parent["stride"]
     stride = parent["group"] * parent["stride"]
-    budget = max(1, min(hooks.open_child(domain, stack, i, parent["spawning"], k), parent["allotment"]))
+    wish = max(1, hooks.open_child(domain, stack, i, parent["spawning"], k))
+    budget = share(wish, parent["wanted"], parent["pool"], parent["group"])
     parent["opened"] = k + 1
     stack.frame_rng[i, depth + 1, 0] = mix(stack.frame_rng[i, depth, 0] ^ np.uint64(mix(np.uint64(identity))))
     enter(stack, i, depth + 1, identity, stride, parent["id"], parent["spawning"], budget, parent["spawn_root_left"])
@@ -149,7 +166,10 @@ def open_group(domain: Any, stack: CallStack, i: int, action: int) -> None:
     frame["group"] = children
     frame["group_path"] = 0
     frame["spawning"] = action
-    frame["allotment"] = steps_left(stack, i, depth) // children
+    frame["pool"] = steps_left(stack, i, depth)
+    frame["wanted"] = 0
+    for k in range(children if children > 1 else 0):
+        frame["wanted"] += max(1, hooks.open_child(domain, stack, i, action, k))
     frame["first_child_id"] = stack.episodes[i]["next_id"]
     frame["free_id"] = 0
     frame["spawn_root_left"] = frame["root_left"] - (stack.episodes[i]["clock"] - frame["start"])

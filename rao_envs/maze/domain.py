@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from rao_envs.core.arguments import real_number, whole_number
 from rao_envs.core.domain import Domain
 from rao_envs.maze import kernels
 from rao_envs.maze.generator import DEFAULT_OPENINGS, GROUP, STRUCTURES, WIDEST_TOP
@@ -148,21 +148,3 @@ def plan_levels(rows: int, cols: int, block: int) -> Any:
         plan.append((-(-below_rows // factor), -(-below_cols // factor), side * factor, factor, offset + below_rows * below_cols))
         factor = GROUP
     return np.array(plan, kernels.LEVEL)
-
-
-def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int in [low, high]; raises ValueError naming the argument otherwise."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = low - 1
-    if isinstance(value, bool) or not low <= number <= high:
-        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
-    return number
-
-
-def real_number(name: str, value: Any, low: float, high: float) -> float:
-    """`value` as a float in [low, high]; raises ValueError naming the argument otherwise."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not low <= value <= high:
-        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
-    return float(value)

@@ -16,7 +16,7 @@ from rao_baselines import run_one, suite
 from rao_baselines.agents import load_model
 from rao_baselines.environments import parse_task
 from rao_baselines.errors import UserError
-from rao_baselines.experiments import SUITES, Experiment, Suite
+from rao_baselines.experiments import SUITES, Experiment, Sizes, Suite
 from rao_baselines.experiments.maze import MAZE, STRONGEST
 from rao_baselines.pool import Event, run_all
 from rao_baselines.runs import read_json, write_json
@@ -138,12 +138,15 @@ def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatc
     assert [path.name for path in models] == [f"{name}.{end}" for name in ("recursive", "mono", "mono_rooms") for end in ("zip", "json")]
     assert read_json(tmp_path / "models" / "recursive.json")["chosen"].startswith("the median of 2 seeds")
     assert load_model(tmp_path / "models" / "recursive.zip").action_space.n == 9  # type: ignore[attr-defined]
-    written = suite.draw(Suite("", ROWS, {row.group: row.group for row in ROWS}), out, tmp_path / "images")
+    sizes = Sizes("sizes", "By size", "nested", {ENV: "5x5", ENV + "?rows=4": "4x5"})
+    written = suite.draw(Suite("", ROWS, {row.group: row.group for row in ROWS}, (sizes,)), out, tmp_path / "images")
     assert sorted(path.name for path in written) == [
         "maze-5x5-curves-rooms.png",
         "maze-5x5-curves-rooms.svg",
         "maze-5x5-curves.png",
         "maze-5x5-curves.svg",
+        "sizes.png",
+        "sizes.svg",
     ]
     assert all(path.stat().st_size > 1000 for path in written)
 

@@ -43,6 +43,11 @@ S.#....
 """
 
 
+SENTENCE = "The quick brown fox jumps over the lazy dog. "
+QUERIES = ("needle", "count", "max", "keys", "topk", "pairs", "majority")
+NESTED = "[MAX 2 9 [MIN 4 7 [SUM 5 6 1 2]] 0 [SUM 1 [MIN 3 8]]]"
+
+
 class Case(NamedTuple):
     """One environment to test: an id and keyword arguments."""
 
@@ -72,13 +77,38 @@ VARIANTS = [
     Case("RAO/Maze-v0", {"rows": 9, "cols": 34, "block": 3, "radius": 2, "structure": "open", "budget": 60, "frame_budget": 1.5}),
     Case("RAO/Maze-v0", {"rows": 21, "cols": 4, "block": 2, "structure": "rooms", "max_depth": 1, "feedback": "dense"}),
     Case("RAO/Maze-v0", {"layout": MAP, "block": 2, "feedback": "dense"}),
+    Case("RAO/Algebra-depth4-v0", {"feedback": "dense"}),
+    Case("RAO/Algebra-depth8-v0", {"spawn": False, "feedback": "dense"}),
+    Case("RAO/Algebra-v0", {"depth": (1, 5), "slots": 3, "substitution": True, "modulus": 3, "budget": 60, "feedback": "dense"}),
+    Case("RAO/Algebra-v0", {"depth": 4, "polynomial": True, "max_depth": 2, "feedback": "dense"}),
+    Case("RAO/Algebra-v0", {"expressions": ["3*(x - 2) - d/dx(4*x + 1)", "-(x + 1)", "x"], "feedback": "dense"}),
+    Case("RAO/Rewrite-v0", {"levels": 2, "feedback": "dense"}),
+    Case("RAO/Rewrite-v0", {"expressions": ["((x+1)^2-x^2)/(2*x+1)*y", "d/dx(x*log(x))+x*(y-1)*y"], "window": 24, "feedback": "dense"}),
+    Case("RAO/LongSeq-10k-v0", {"feedback": "dense"}),
+    Case("RAO/LongSeq-10k-v0", {"spawn": False, "pointers": 2, "feedback": "dense"}),
+    Case("RAO/LongSeq-10k-v0", {"paging": False}),
+    Case("RAO/LongSeq-v0", {"query": QUERIES, "length": (16, 400), "window": 64, "density": 20.0, "finer": 1, "feedback": "dense"}),
+    Case("RAO/LongSeq-v0", {"query": "pairs", "length": 300, "window": 64, "pointers": 2, "notes": 13, "feedback": "dense"}),
+    Case("RAO/LongSeq-v0", {"text": 9 * SENTENCE, "query": ["count:fox", "max:lazy dog"], "window": 64, "feedback": "dense"}),
+    Case("RAO/LongSeq-nested-320-v0", {"feedback": "dense"}),
+    Case("RAO/LongSeq-nested-320-v0", {"spawn": False, "stack": 3, "feedback": "dense"}),
+    Case("RAO/LongSeq-nested-320-v0", {"view": "raw"}),
+    Case("RAO/LongSeq-nested-v0", {"length": (8, 60), "view": "raw", "stack": 2, "window": 5, "feedback": "dense"}),
+    Case("RAO/LongSeq-nested-v0", {"text": [NESTED, "[MAX 2 9]"], "slots": 2, "modulus": 10, "feedback": "dense"}),
     Case("Test/RangeMax-8-v0", {"feedback": "dense"}),
     Case("Test/RangeMax-27-v0", {"feedback": "dense", "max_depth": 2}),
     Case("Test/RangeMax-8-v0", {"spawn": False}),
 ]
 CASES = [*REGISTERED, *VARIANTS, *THIRD_PARTY]
 RECURSIVE = [case for case in CASES if case.kwargs.get("spawn", True)]
-LARGE = {"RAO/Maze-40x40-v0", "RAO/Maze-80x80-v0"}
+LARGE = {
+    "RAO/Maze-40x40-v0",
+    "RAO/Maze-80x80-v0",
+    "RAO/LongSeq-100k-v0",
+    "RAO/LongSeq-1M-v0",
+    "RAO/LongSeq-nested-3k-v0",
+    "RAO/LongSeq-nested-32k-v0",
+}
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_recursive_case = pytest.mark.parametrize("case", RECURSIVE, ids=str)
@@ -928,7 +958,7 @@ def test_the_unversioned_id_is_the_newest() -> None:
 def test_every_render_mode_draws(case: Case) -> None:
     pytest.importorskip("pygame")
     modes = case.make().metadata["render_modes"]
-    assert ("rgb_array" in modes) == ("Maze" in case.id)
+    assert ("rgb_array" in modes) == case.id.startswith("RAO/")
     for mode in modes:
         env = case.make(render_mode=mode)
         with pytest.raises(ResetNeeded):

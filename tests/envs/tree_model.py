@@ -187,8 +187,8 @@ class TreeModel:
             self.left(node) / node.budget,
             (node.root_left - (self.clock - node.opened)) / self.total,
             node.last == "opened",
-            node.last == "success",
-            node.last == "failure",
+            self.env.domain.verdicts and node.last == "success",
+            self.env.domain.verdicts and node.last == "failure",
         ]
         np.testing.assert_array_equal(observation["call"], np.array(expected, np.float32))
         assert self.over or mask.any(), "a frame can always do something"

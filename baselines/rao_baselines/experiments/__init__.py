@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from rao_baselines.experiments.experiment import Experiment, Suite
+from rao_baselines.experiments.algebra import ALGEBRA
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+from rao_baselines.experiments.longseq import LONGSEQ
 from rao_baselines.experiments.maze import MAZE
+from rao_baselines.experiments.nested import NESTED
 
-__all__ = ["SUITES", "Experiment", "Suite"]
+__all__ = ["SUITES", "Experiment", "Sizes", "Suite"]
 
-SUITES: dict[str, Suite] = {"maze": MAZE}
+SUITES: dict[str, Suite] = {"maze": MAZE, "algebra": ALGEBRA, "longseq": LONGSEQ, "nested": NESTED}
 """By the name of the command that runs them."""

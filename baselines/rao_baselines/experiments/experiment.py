@@ -64,9 +64,19 @@ class Experiment:
         ]
 
 
+class Sizes(NamedTuple):
+    """A figure of success against the size of the task, for the final models of a group."""
+
+    name: str  # of its file
+    title: str
+    group: str
+    tasks: dict[str, str]  # task -> what the axis says
+
+
 class Suite(NamedTuple):
     """The experiments of a family: `rao bench NAME`."""
 
     summary: str  # for --help
     rows: tuple[Experiment, ...]
-    titles: dict[str, str]  # of each group's figure
+    titles: dict[str, str]  # of each group's learning curves
+    sizes: tuple[Sizes, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rao_baselines.experiments.experiment import Experiment, Suite
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
 
 STRONGEST = "maskable_ppo_dense"
 """The monolithic agent that came out best of tuning on Maze-20x20; it stands for its kind on the other structures."""
@@ -48,4 +48,12 @@ MAZE = Suite(
     "The maze experiments: recursive against monolithic, feedback cells, other structures, larger mazes without training.",
     NESTED + tuple(row for structure in STRUCTURES for row in _structure(structure)),
     {structure: f"Maze-20x20, {structure} mazes" for structure in ("nested", *STRUCTURES)},
+    (
+        Sizes(
+            "maze-sizes",
+            "Mazes larger than those trained on",
+            "nested",
+            {task: task.removeprefix("RAO/Maze-").removesuffix("-v0") for task in ("RAO/Maze-20x20-v0", *LARGER)},
+        ),
+    ),
 )

@@ -1,0 +1,66 @@
+"""Long sequences: one agent for needle, count and max, trained on mixed lengths up to 10,000, scored on 10,000 and beyond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+
+LENGTHS = [200, 10_000]
+TASK = "RAO/LongSeq-10k-v0?"
+QUERIES = ("needle", "count", "max")
+LARGER = ("RAO/LongSeq-100k-v0?", "RAO/LongSeq-1M-v0?")
+SPARSE: dict[str, Any] = {"dense_weight": 0.0}
+
+
+def _row(
+    name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any] | None = None, arguments: str = ""
+) -> Experiment:
+    """`arguments`: of the environment, which scoring needs as well as training."""
+    return Experiment(
+        name,
+        label,
+        "mix",
+        algorithm,
+        "RAO/LongSeq-v0",
+        seeds,
+        steps,
+        {"env_kwargs.length": LENGTHS} | (overrides or {}),
+        scored_on=TASK + arguments,
+        transfer=tuple(
+            "&".join(part for part in (task, arguments) if part)
+            for task in (*(f"{TASK}query={query}" for query in QUERIES), *LARGER, *(f"{LARGER[0]}query={query}" for query in QUERIES))
+        ),
+    )
+
+
+TWO_POINTERS = {"env_kwargs.pointers": 2}
+
+LONGSEQ = Suite(
+    "The long-sequence experiments: needle, count and max on mixed lengths up to 10,000, scored on 10,000, 100,000 and 1,000,000.",
+    (
+        _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
+        _row("maskable_ppo_dense", "MaskablePPO, pages and a note, dense", "maskable_ppo", 3, 400_000),
+        _row("maskable_ppo_sparse", "MaskablePPO, pages and a note, sparse", "maskable_ppo", 1, 400_000, SPARSE),
+        _row("maskable_ppo_pointers", "MaskablePPO, two pointers, dense", "maskable_ppo", 1, 400_000, TWO_POINTERS, "pointers=2"),
+        _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 1, 400_000, SPARSE),
+        _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 1, 400_000),
+        _row(
+            "recursive_ppo_plain",
+            "RecursivePPO, plain extractor",
+            "recursive_ppo",
+            1,
+            400_000,
+            {"policy_kwargs.features_extractor_kwargs.gated": False},
+        ),
+    ),
+    {"mix": "LongSeq-10k, needle, count and max"},
+    (
+        Sizes(
+            "longseq-lengths",
+            "Long sequences, trained on up to 10,000 records",
+            "mix",
+            {TASK: "10 k", LARGER[0]: "100 k", LARGER[1]: "1 M"},
+        ),
+    ),
+)

@@ -1,0 +1,46 @@
+"""Nested brackets: trained on 16 to 320 tokens, scored on 320 and, without training there, on 3,200 and 32,000."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+
+LENGTHS = [16, 320]
+TASKS = {f"RAO/LongSeq-nested-{size}-v0?": size for size in ("320", "3k", "32k")}
+SPARSE: dict[str, Any] = {"dense_weight": 0.0}
+
+
+def _row(
+    name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any] | None = None, arguments: str = ""
+) -> Experiment:
+    """`arguments`: of the environment, which scoring needs as well as training."""
+    first, *larger = (task + arguments for task in TASKS)
+    return Experiment(
+        name,
+        label,
+        "brackets",
+        algorithm,
+        "RAO/LongSeq-nested-v0",
+        seeds,
+        steps,
+        {"env_kwargs.length": LENGTHS} | (overrides or {}),
+        scored_on=first,
+        transfer=tuple(larger),
+    )
+
+
+NESTED = Suite(
+    "The nested-bracket experiments: trained on 16 to 320 tokens, scored on 320 and, without training there, 3,200 and 32,000.",
+    (
+        _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
+        _row("maskable_ppo_dense", "MaskablePPO, cursor and note, dense", "maskable_ppo", 3, 2_000_000),
+        _row("maskable_ppo_sparse", "MaskablePPO, cursor and note, sparse", "maskable_ppo", 1, 2_000_000, SPARSE),
+        _row("maskable_ppo_stack", "MaskablePPO, stack of 8, dense", "maskable_ppo", 1, 2_000_000, {"env_kwargs.stack": 8}, "stack=8"),
+        _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 1, 400_000, SPARSE),
+        _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 1, 400_000),
+        _row("recursive_ppo_raw", "RecursivePPO, raw view", "recursive_ppo", 1, 400_000, {"env_kwargs.view": "raw"}, "view=raw"),
+    ),
+    {"brackets": "LongSeq-nested-320"},
+    (Sizes("nested-lengths", "Nested brackets, trained on 16 to 320 tokens", "brackets", TASKS),),
+)

@@ -1,0 +1,1 @@
+"""Masked words of real texts, whose evidence lies thousands of words back."""

@@ -1,0 +1,26 @@
+"""Checks of keyword arguments, with messages that say what is allowed."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int in [low, high]; raises ValueError naming the argument otherwise."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+    return number
+
+
+def real_number(name: str, value: Any, low: float, high: float) -> float:
+    """`value` as a float in [low, high]; raises ValueError naming the argument otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not low <= value <= high:
+        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+    return float(value)

@@ -1,0 +1,1 @@
+"""Long sequences: questions about far more records than one context window holds."""

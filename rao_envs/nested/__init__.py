@@ -1,0 +1,1 @@
+"""Nested brackets: `RAO/LongSeq-nested`."""
