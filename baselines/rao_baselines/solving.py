@@ -98,7 +98,7 @@ def _narrate(env: RecursiveEnv, agent: str, env_id: str, seed: int, episode: rao
     """Play the recorded actions again and put into words what they did."""
     env.reset(seed=seed)
     domain, batch = env.domain, env.batch
-    question = domain.question(batch.state, 0, 0)
+    question = domain.asked(batch.state, 0)
     steps, answer = [], ""
     for number, action in enumerate(episode.actions, 1):
         depth = int(batch.stack.episodes["depth"][0])

@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rao_envs.algebra import kernels
-from rao_envs.algebra.generator import NODE, RULES, arithmetic, rows_of
+from rao_envs.algebra.generator import NODE, RULES, arithmetic, rows_of, tree_of
+from rao_envs.algebra.text import to_text, value_text
 from rao_envs.algebra.tree import SYMBOLS, Tree, operations, size, validate
 from rao_envs.algebra.tree import depth as depth_of
 from rao_envs.core.arguments import whole_number
@@ -19,6 +20,8 @@ PRIMES = (2, 3, 5, 7, 11, 13)
 MAX_RANDOM_DEPTH = 24
 MAX_DEGREE = 4
 MAX_SLOTS = 64
+LABEL = 32
+"""Characters of an expression that name a frame in trees and pictures."""
 
 
 class AlgebraDomain(Domain):
@@ -165,6 +168,27 @@ class AlgebraDomain(Domain):
         state.verdict[i, new] = child.verdict[0, new]
         state.first[i, new] = child.first[0, new]
         state.place["right"][i] = int((state.verdict[i] == kernels.RIGHT_VALUE).sum())
+
+    def question(self, state: kernels.AlgebraState, i: int, depth: int) -> str:
+        """The frame's own expression, cut short."""
+        text = to_text(tree_of(state.nodes[i]), int(state.frames[i, depth]["root"]))
+        return text if len(text) <= LABEL else text[: LABEL - 3] + "..."
+
+    def asked(self, state: kernels.AlgebraState, i: int) -> str:
+        """The whole expression, and what it is worked out modulo."""
+        return f"{to_text(tree_of(state.nodes[i]))}   (modulo {self.modulus})"
+
+    def answer(self, state: kernels.AlgebraState, i: int, value: float) -> str:
+        """The value that a frame wrote, as a polynomial."""
+        rest, digits = int(value), []
+        for _ in range(self.digits):
+            rest, digit = divmod(rest, self.modulus)
+            digits.append(digit)
+        return value_text(digits, self.tables.exponents)
+
+    def truth(self, state: kernels.AlgebraState, i: int) -> str:
+        """The expression's value."""
+        return value_text(state.truth[i, 0], self.tables.exponents)
 
 
 def depth_range(depth: Any) -> tuple[int, int]:

@@ -106,6 +106,10 @@ class Domain(ABC):
         """What the frame at `depth` of instance `i` is asked, in a few words; empty where `frame_label` says it all."""
         return ""
 
+    def asked(self, state: Any, i: int) -> str:
+        """Instance `i`'s whole task in words; by default its root's question."""
+        return self.question(state, i, 0)
+
     def answer(self, state: Any, i: int, value: float) -> str:
         """The `value` that a frame of instance `i` handed back, in words; empty where frames hand back success and nothing else."""
         return ""

@@ -211,7 +211,7 @@ class NestedDomain(Domain):
             self.spawns = (*(f"spawn_{k}" for k in range(self.window)), "spawn_left", "spawn_right", "spawn_all")
 
     def _lay_out(self) -> dict[str, slice]:
-        """Where the parts of `task` are: each a one-hot field, or several side by side."""
+        """Where the parts of `task` are: one-hot fields side by side, and in `counts` a bar for each value."""
         if self.view == "folded":
             sizes = {"slots": self.slots * (1 + self.modulus), "counts": self.modulus * self.slots}
         else:

@@ -32,7 +32,7 @@ class NestedEnv(RecursiveEnv):
     is one token there, and what follows it moves up.
 
     ## Action space
-    Folded, `Discrete(21)` with the defaults (`Discrete(16)` with `spawn=False`):
+    Folded, `Discrete(15)` with the defaults (`Discrete(10)` with `spawn=False`):
 
     | action | meaning |
     |---|---|
@@ -41,17 +41,17 @@ class NestedEnv(RecursiveEnv):
     | `note_j` | write a note: the one thing that outlasts the cursor's moves |
     | `spawn_k`, `spawn_all` | a child for slot k, or one for each open slot; the cursor being on the frame's own range |
 
-    Raw, `Discrete(28)` (`Discrete(17)`): `answer_d`; `reduce_d`, which puts d in place of the first bracket that is all in the window and
+    Raw, `Discrete(22)` (`Discrete(11)`): `answer_d`; `reduce_d`, which puts d in place of the first bracket that is all in the window and
     has no bracket in it; `next` and `previous` page; `note_j`; with `stack=k` also `push` and `pop` (of the note); `spawn_k` for the
     bracket that opens at place k of the window, `spawn_left`, `spawn_right` for halves of ranges of more than four arguments,
     `spawn_all` for all brackets in the window that are not inside others.
 
     ## Observation space
-    All one-hot. `env.unwrapped.domain.fields` says where the parts of `task` are.
+    All one-hot but for the bars. `env.unwrapped.domain.fields` says where the parts of `task` are.
 
     | key | folded | raw |
     |---|---|---|
-    | `task` | operator (3); cursor at home (1); per slot: open and not answered, or which digit (4 x (1 + m)); how often each value is known (m x 4); note (9) | operator (3); window at the range's start (1); per token: digit (m), is an answer, opens with SUM, MAX, MIN, closes (8 x (m + 5)); note (9) |
+    | `task` | operator (3); cursor at home (1); per slot: open and not answered, or which digit (4 x (1 + m)); how often each value is known, as a bar (m x 4); note (m) | operator (3); window at the range's start (1); per token: digit (m), is an answer, opens with SUM, MAX, MIN, closes (8 x (m + 5)); note (m) |
     | `results` | answers by slot (4 x m) | answers to the two halves (2 x m) |
     | `call`, `action_mask` | see `RecursiveEnv`; whether a child was right is not told | |
 

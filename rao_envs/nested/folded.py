@@ -279,7 +279,7 @@ def progress(domain: FoldedState, stack: CallStack, i: int) -> float:
 
 @inline
 def observe(domain: FoldedState, stack: CallStack, obs: Observation, i: int) -> None:
-    """The cursor's range, one-hot; `rao_envs.nested.domain` lays out the fields."""
+    """The cursor's range, one-hot and counted; `rao_envs.nested.domain` lays out the fields."""
     config = domain.config[0]
     modulus, slots = config["modulus"], config["slots"]
     depth = stack.episodes[i]["depth"]
@@ -307,12 +307,10 @@ def observe(domain: FoldedState, stack: CallStack, obs: Observation, i: int) -> 
             value = domain.arguments[i, first + slot]["digit"]
             task[at + slot * (1 + modulus) + 1 + value] = 1
         if value != NO_ANSWER:
-            count = 0  # of this value so far; the count's place in a one-hot row of the histogram
-            for k in range(slots):
-                if task[counts + value * slots + k] == 1:
-                    task[counts + value * slots + k] = 0
-                    count = k + 1
-            task[counts + value * slots + count] = 1
+            bar = counts + value * slots  # a bar, not one-hot: what adds up is a sum of such bits
+            while task[bar] == 1:
+                bar += 1
+            task[bar] = 1
     if frame["note"] > 0:
         task[notes + frame["note"] - 1] = 1
 

@@ -247,3 +247,18 @@ def test_shared_extractor() -> None:
     obs_numpy, _ = batch(policy)
     assert policy.predict(obs_numpy)[0].shape == (64,)
     assert policy.pi_features_extractor is policy.vf_features_extractor
+
+
+def test_products_of_inputs_are_features_from_the_first_step() -> None:
+    extractor = SharedMLPExtractor(spaces.Box(0, 1, (4,)), features_dim=1, activation_fn=th.nn.Identity, products=1)
+    with th.no_grad():
+        for parameter in extractor.parameters():
+            parameter.zero_()
+        assert extractor.factors is not None
+        extractor.factors.weight[0, 0] = extractor.factors.weight[1, 3] = 1.0  # type: ignore[index]
+        extractor.layers[0].weight[0, 4] = 1.0  # type: ignore[index]
+    both = th.tensor([[1.0, 0, 0, 1], [1.0, 1, 1, 0], [0, 0, 0, 1.0]])
+    assert extractor(both).flatten().tolist() == [1.0, 0.0, 0.0]
+    assert SharedMLPExtractor(spaces.Box(0, 1, (4,))).factors is None
+    with pytest.raises(ValueError, match="products must be at least 0"):
+        SharedMLPExtractor(spaces.Box(0, 1, (4,)), products=-1)

@@ -31,6 +31,20 @@ def test_the_default_agent_is_the_shipped_model_that_fits(rao: Callable[..., Any
     assert twin.json["tree"]["nodes"] == 1
 
 
+def test_an_expression_a_document_and_brackets_of_ones_own(rao: Callable[..., Any], tmp_path: Path) -> None:
+    algebra = rao("solve", "Algebra", "--expression", "3*(x - 2) - d/dx(4*x + 1)", "--agent", "solver", "--json").json
+    assert (algebra["answer"], algebra["truth"], algebra["success"]) == ("3x", "3x", True)
+    assert algebra["question"].startswith("3*(x - 2) - d/dx(4*x + 1)")
+    assert algebra["steps"][-1]["returned"] == ["frame 0 returns 3x (right)"]
+    document = tmp_path / "contract.txt"
+    document.write_text("the liability of the seller and the liability of the buyer are no liability of mine. " * 100)
+    counted = rao("solve", "LongSeq", "--document", str(document), "--query", "count:liability", "--agent", "solver", "--json").json
+    assert counted["answer"] == counted["truth"]
+    assert "liability" in counted["question"]
+    nested = rao("solve", "LongSeq-nested", "--text", "[MAX 2 0 [MIN 1 2] 0]", "--agent", "solver", "--json").json
+    assert (nested["answer"], nested["truth"]) == ("2", "2")
+
+
 def test_what_cannot_be_solved_is_explained(rao: Callable[..., Any], tmp_path: Path) -> None:
     for arguments, message in (
         (("Mase",), "no environment"),
@@ -39,6 +53,9 @@ def test_what_cannot_be_solved_is_explained(rao: Callable[..., Any], tmp_path: P
         (("Maze-5x5", "--agent", "nobody"), "nobody"),
         (("Maze-5x5", "--seed", "-1"), "--seed"),
         (("CartPole-v1",), "recursive"),
+        (("Algebra", "--expression", "3*(x"), "column"),
+        (("LongSeq", "--document", str(tmp_path / "none.txt"), "--query", "count:word"), "none.txt"),
+        (("LongSeq-nested", "--text", "[MAX 2"), "column"),
     ):
         done = rao("solve", *arguments)
         assert done.code == 2, done

@@ -237,7 +237,7 @@ class Model:
             part = parts[k] if k < len(parts) else None
             task += [int(isinstance(part, tuple) and k not in answers), *one_hot(part if isinstance(part, int) else -1, modulus)]
         for digit in range(modulus):
-            task += one_hot(known.count(digit) - 1, domain.slots)
+            task += [int(known.count(digit) > k) for k in range(domain.slots)]
         return [*task, *note], [bit for k in range(domain.slots) for bit in one_hot(answers.get(k, -1), modulus)]
 
     def allowed(self, name: str) -> bool:
@@ -337,7 +337,7 @@ def shown(env: NestedEnv) -> str:
 
 
 def test_the_folded_view_step_by_step() -> None:
-    env = NestedEnv(text=TEXT, feedback="dense", render_mode="ansi")
+    env = NestedEnv(text=TEXT, slots=4, feedback="dense", render_mode="ansi")
     env.reset(seed=0)
     assert shown(env) == "SUM ? ?"  # six arguments: two halves
     play(env, "spawn_0")
@@ -370,7 +370,7 @@ def test_the_folded_view_step_by_step() -> None:
 
 
 def test_a_stack_keeps_the_innermost_levels() -> None:
-    env = NestedEnv(text=TEXT, stack=1, render_mode="ansi")
+    env = NestedEnv(text=TEXT, slots=4, stack=1, render_mode="ansi")
     env.reset(seed=0)
     play(env, "descend_1", "descend_1", "descend_0", "answer_2", "descend_1", "answer_2")
     assert shown(env) == "SUM (2) (2)"
@@ -381,7 +381,7 @@ def test_a_stack_keeps_the_innermost_levels() -> None:
 
 
 def test_the_raw_view_step_by_step() -> None:
-    env = NestedEnv(text=TEXT, view="raw", feedback="dense", render_mode="ansi")
+    env = NestedEnv(text=TEXT, slots=4, view="raw", feedback="dense", render_mode="ansi")
     env.reset(seed=0)
     assert shown(env) == "SUM 1 ?[MAX 0 1 ?[MIN 2 1 ]"
     *_, info = play(env, "reduce_1")
