@@ -136,18 +136,20 @@ def tabulate(schedule: Schedule, size: int = TABLE_SIZE) -> TableSchedule:
 def parse(value: float | str | Mapping[str, Any] | Schedule) -> float | Schedule:
     """A schedule as configuration files write it.
 
-    That is a number, "lin_0.001" (from there to 0: rl_zoo3's form), or a description. Numbers and functions
-    are handed through.
+    That is a number, "lin_0.001" (from there to 0: rl_zoo3's form), "lin_0.1_0.003_0.75" (to 0.003 over the first
+    three quarters), or a description. Numbers and functions are handed through.
 
     Raises:
         ValueError: None of these.
     """
     if isinstance(value, str):
-        name, _, number = value.partition("_")
+        name, *numbers = value.split("_")
         try:
-            return linear(float(number)) if name == "lin" else float(value)
-        except ValueError as error:
-            raise ValueError(f"{value!r} is not a schedule: write a number, lin_<start>, or a mapping with kind: linear") from error
+            return linear(*map(float, numbers)) if name == "lin" else float(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{value!r} is not a schedule: write a number, lin_<start>, lin_<start>_<end>_<fraction>, or a mapping with kind: linear"
+            ) from error
     if isinstance(value, Mapping):
         return from_description(value)
     if callable(value):

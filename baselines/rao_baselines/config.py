@@ -177,17 +177,17 @@ def _check_argument(algorithm: Algorithm, key: str, value: Any) -> Any:
 
 
 def check_schedule(key: str, value: Any) -> None:
-    """Refuse what is no schedule: a number or "lin_<start>".
+    """Refuse what is no schedule: a number, "lin_<start>" or "lin_<start>_<end>_<fraction>".
 
     Raises:
         UserError: it is neither.
     """
-    text = value.removeprefix("lin_") if isinstance(value, str) else value
+    texts = value.removeprefix("lin_").split("_") if isinstance(value, str) and value.startswith("lin_") else [value]
     try:
-        number = float(text)
+        numbers = [float(text) for text in texts]
     except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
+        numbers = [math.nan]
+    if isinstance(value, bool) or len(numbers) > 3 or not all(map(math.isfinite, numbers)):
         raise UserError(f"{key} must be a number or a schedule such as lin_0.001, got {value!r}")
 
 

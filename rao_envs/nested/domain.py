@@ -74,7 +74,7 @@ class NestedDomain(Domain):
         max_arguments: int = 6,
         modulus: int = 3,
         operators: Sequence[str] = OPERATORS,
-        slots: int = 4,
+        slots: int = 3,
         window: int = 8,
         notes: int | None = None,
         stack: int = 0,

@@ -32,7 +32,7 @@ class NestedEnv(RecursiveEnv):
     is one token there, and what follows it moves up.
 
     ## Action space
-    Folded, `Discrete(15)` with the defaults (`Discrete(10)` with `spawn=False`):
+    Folded, `Discrete(13)` with the defaults (`Discrete(9)` with `spawn=False`):
 
     | action | meaning |
     |---|---|
@@ -43,7 +43,7 @@ class NestedEnv(RecursiveEnv):
 
     Raw, `Discrete(22)` (`Discrete(11)`): `answer_d`; `reduce_d`, which puts d in place of the first bracket that is all in the window and
     has no bracket in it; `next` and `previous` page; `note_j`; with `stack=k` also `push` and `pop` (of the note); `spawn_k` for the
-    bracket that opens at place k of the window, `spawn_left`, `spawn_right` for halves of ranges of more than four arguments,
+    bracket that opens at place k of the window, `spawn_left`, `spawn_right` for halves of ranges of more than three arguments,
     `spawn_all` for all brackets in the window that are not inside others.
 
     ## Observation space
@@ -51,11 +51,11 @@ class NestedEnv(RecursiveEnv):
 
     | key | folded | raw |
     |---|---|---|
-    | `task` | operator (3); cursor at home (1); per slot: open and not answered, or which digit (4 x (1 + m)); how often each value is known, as a bar (m x 4); note (m) | operator (3); window at the range's start (1); per token: digit (m), is an answer, opens with SUM, MAX, MIN, closes (8 x (m + 5)); note (m) |
-    | `results` | answers by slot (4 x m) | answers to the two halves (2 x m) |
+    | `task` | operator (3); cursor at home (1); per slot: open and not answered, or which digit (3 x (1 + m)); how often each value is known, as a bar (m x 3); note (m) | operator (3); window at the range's start (1); per token: digit (m), is an answer, opens with SUM, MAX, MIN, closes (8 x (m + 5)); note (m) |
+    | `results` | answers by slot (3 x m) | answers to the two halves (2 x m) |
     | `call`, `action_mask` | see `RecursiveEnv`; whether a child was right is not told | |
 
-    **Context** (PROTOCOL rule 12), in tokens: folded 6 (operator, 4 slots, note), raw 12 (operator, 8 tokens, 2 halves, note), and `stack`
+    **Context** (PROTOCOL rule 12), in tokens: folded 5 (operator, 3 slots, note), raw 12 (operator, 8 tokens, 2 halves, note), and `stack`
     adds its own. Nothing else survives a step. The monolithic twin has the same, and sees the root's observation.
 
     ## Rewards

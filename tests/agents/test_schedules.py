@@ -57,6 +57,7 @@ def test_configuration() -> None:
     assert schedules.parse(0.5) == 0.5
     assert schedules.parse("0.5") == 0.5
     assert schedules.parse("lin_2.5e-4") == schedules.linear(2.5e-4)
+    assert schedules.parse("lin_0.1_0.003_0.75") == schedules.linear(0.1, 0.003, 0.75)
     assert schedules.parse({"kind": "linear", "start": 1, "end": 0.5}) == schedules.linear(1.0, 0.5)
     assert schedules.parse(abs) is abs
 
@@ -66,6 +67,8 @@ def test_configuration() -> None:
     [
         ("fast", "'fast' is not a schedule"),
         ("lin_x", "'lin_x' is not a schedule"),
+        ("lin_", "'lin_' is not a schedule"),
+        ("lin_1_0_1_0", "'lin_1_0_1_0' is not a schedule"),
         (True, "finite numbers"),
         (float("nan"), "finite numbers"),
         ({"kind": "cosine"}, "constant, linear, table"),
