@@ -16,6 +16,9 @@ from rao_baselines.provenance import provenance
 OURS = "RAO/Maze-20x20-v0"
 MINIGRID = "MiniGrid-MultiRoom-N6-v0"
 CARTPOLE = "CartPole-v1"
+FAMILIES = {"RAO/Algebra-depth8-v0": 1024, "RAO/LongSeq-10k-v0": 64, "RAO/LongSeq-nested-320-v0": 1024}
+"""Other families' vector measurements: how many environments. 64 observations of 2,000 records are what a training run has."""
+REWRITE = "RAO/Rewrite-v0"
 SEED = 0
 
 
@@ -41,6 +44,10 @@ def cases(vector: int = 1024, quick: bool = False) -> Iterator[Case]:
         yield Case(f"gym.make({env_id!r}) and reset", "per s", lambda seconds, env_id=env_id: inits(env_id, seconds))  # type: ignore[misc]
     yield Case(f"gym.make_vec({OURS!r}, {vector})", "steps/s", lambda seconds: vector_steps(OURS, vector, seconds))
     yield Case(f"gym.make_vec({CARTPOLE!r}, {vector})", "steps/s", lambda seconds: vector_steps(CARTPOLE, vector, seconds))
+    for env_id, n in FAMILIES.items():
+        yield Case(f"gym.make_vec({env_id!r}, {n})", "steps/s", lambda seconds, env_id=env_id, n=n: vector_steps(env_id, n, seconds))  # type: ignore[misc]
+    yield Case(f"gym.make({REWRITE!r})", "steps/s", lambda seconds: single_steps(REWRITE, seconds))
+    yield Case("gym.make('RAO/LongSeq-1M-v0') and reset", "s", lambda seconds: 1.0 / inits("RAO/LongSeq-1M-v0", seconds))
     yield Case(f"rao_agents.make_vec_env({OURS!r}, 64)", "steps/s", lambda seconds: sb3_steps(64, seconds))
     yield Case("import rao_envs", "s", lambda seconds: in_new_process(IMPORT))
     if not quick:
