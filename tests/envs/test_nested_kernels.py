@@ -416,7 +416,7 @@ def test_the_first_answer_to_a_bracket_counts_and_no_other() -> None:
 
 def test_independent_children_get_steps_in_proportion_to_what_they_want() -> None:
     """One child has nearly all the work: with equal shares at every level nothing would be left for it."""
-    env = NestedEnv(length=3200, budget=3000)
+    env = NestedEnv(length=3200, budget=4500)
     solver = RecursiveSolver(length=3200)
     for seed in range(5):
         observation, _ = env.reset(seed=seed)
