@@ -39,6 +39,7 @@ class TrainSpec:
         first_seed: where the fixed seeds begin; tuning has a list of its own, so that nothing is selected on the tasks of the final scores.
         scored_on: the task of the curve and the final score (`rao_baselines.environments.parse_task`); by default the training's own.
         transfer: further tasks to score the final model on, without training there.
+        transfer_episodes: fixed seeds of those scores; None takes `final_episodes`.
         device: of the network.
         threads: that torch may use.
         tensorboard: also log there.
@@ -57,6 +58,7 @@ class TrainSpec:
     first_seed: int = FIRST_SEED
     scored_on: str = ""
     transfer: list[str] = field(default_factory=list)
+    transfer_episodes: int | None = None
     device: str = "cpu"
     threads: int = 1
     tensorboard: bool = False
@@ -77,8 +79,9 @@ def check_spec(spec: TrainSpec, settings: Settings) -> int:
     for name, value in (("steps", total), ("eval_episodes", spec.eval_episodes), ("final_episodes", spec.final_episodes)):
         if value < 1:
             raise UserError(f"{name} must be at least 1, got {value}")
-    if spec.eval_every is not None and spec.eval_every < 1:
-        raise UserError(f"eval_every must be at least 1, got {spec.eval_every}")
+    for name, value in (("eval_every", spec.eval_every), ("transfer_episodes", spec.transfer_episodes)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be at least 1, got {value}")
     if not 0 <= spec.seed < MAX_SEED:
         raise UserError(f"seed must lie in [0, {MAX_SEED:,}), got {spec.seed}")
     if settings.n_envs > MAX_ENVS:

@@ -235,6 +235,7 @@ class _Run(BaseCallback):
         final = {mode: self._score(model, self.task, episodes, mode) for mode in MODES}
         for mode, evaluation in final.items():
             evaluation.save(self.folder.evaluation(mode))
+        further = self.spec.transfer_episodes or episodes
         result = {
             "name": self.spec.name or self.spec.algorithm,
             "algorithm": self.spec.algorithm,
@@ -244,7 +245,7 @@ class _Run(BaseCallback):
             "steps": int(model.num_timesteps),
             "final": {mode: full(evaluation) for mode, evaluation in final.items()},
             "transfer": {
-                text: {mode: full(self._score(model, task, episodes, mode)) for mode in MODES} for text, task in self.transfer.items()
+                text: {mode: full(self._score(model, task, further, mode)) for mode in MODES} for text, task in self.transfer.items()
             },
             "curve": self.points,
             "seeds": {"training": training_seed(self.spec.seed), "evaluation": [self.spec.first_seed, episodes]},

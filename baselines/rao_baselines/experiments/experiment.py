@@ -24,6 +24,7 @@ class Experiment:
         overrides: settings on top of the algorithm's file.
         scored_on: the task its curve and final score are of (`rao_baselines.environments.parse_task`); by default what it trains on.
         transfer: further tasks that the final model is scored on.
+        transfer_episodes: fixed seeds of those scores, where the usual number would take too long.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Experiment:
     overrides: dict[str, Any] = field(default_factory=dict)
     scored_on: str = ""
     transfer: tuple[str, ...] = ()
+    transfer_episodes: int | None = None
 
     @property
     def task(self) -> str:
@@ -58,6 +60,7 @@ class Experiment:
                 final_episodes=episodes,
                 scored_on=self.scored_on,
                 transfer=list(self.transfer),
+                transfer_episodes=self.transfer_episodes,
                 name=self.name,
             )
             for seed in range(self.seeds)

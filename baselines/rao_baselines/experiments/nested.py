@@ -27,6 +27,7 @@ def _row(
         {"env_kwargs.length": LENGTHS} | (overrides or {}),
         scored_on=first,
         transfer=tuple(larger),
+        transfer_episodes=50,  # of up to 20,000 steps each
     )
 
 
