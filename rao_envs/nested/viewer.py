@@ -202,8 +202,8 @@ class NestedViewer:
             level += word.startswith("[")
             row = min(level, rows - 1)
             middle = (round(left + (at + 0.5) * pitch), round(top + (row + 0.5) * row_height))
-            shown = word if not word.startswith("[") else word[1:] if pitch > 3 * size else word[1:2].lower() + word[2:3].lower()
-            if word != "]":
+            shown = word.removeprefix("[")
+            if word != "]" and (len(shown) == 1 or pitch > 2.2 * size):  # where there is no room the colour says the operator
                 self.canvas.draw_text(surface, shown, middle, size, INK, align="center")
             level -= word == "]"
 
@@ -219,16 +219,15 @@ class NestedViewer:
         _, top, _, height = rect
         rows = min(MOST_ROWS, int(view.nesting.max()) + 1)
         row_height = height / rows
-        starts = {int(start): int(level) for (start, _), level in zip(view.spans.tolist(), view.nesting.tolist(), strict=True)}
         for frame in view.stack:
             x, wide = self._x(rect, view, frame.span, 5)
-            level = min(starts.get(frame.span[0], starts.get(frame.span[0] - 1, 0)), rows - 1)
+            level = min(_level(view, frame.span), rows - 1)
             y = top + round(level * row_height)
             box = (x - 1, y - 1, wide + 2, top + height - y + 2)
             self.canvas.draw_box(surface, box, 4, fill=(depth_color(frame.depth), 14), line=(depth_color(frame.depth), 255), width=2)
             for cell in frame.answers:
                 x, wide = self._x(rect, view, cell.span, 3)
-                level = min(starts.get(cell.span[0], 0), rows - 1)
+                level = min(_level(view, cell.span), rows - 1)
                 y = top + round(level * row_height)
                 color = SUCCESS if cell.correct else FAILURE
                 self.canvas.draw_box(surface, (x, y, wide, max(3, round(row_height) - 1)), 2, fill=(color, 255))
@@ -311,12 +310,19 @@ class NestedViewer:
             fill, line, ink, text = SOFT, color, color, cell.text or "?"
         elif cell.kind == "mark":
             ink = MUTED
+            fill, line = (PAPER, LINE) if text else (SOFT, SOFT)  # past the range's end there is nothing
         self.canvas.draw_box(surface, rect, radius, fill=(fill, 255), line=(line, 255), width=max(1, round(2 * scale)))
         size = round(34 * scale) if len(text) < 2 else round(min(20 * scale, width / 3))
         self.canvas.draw_text(surface, text, middle, size, ink, True, "center", limit=width - 4)
         if cell.caption:
             below = top + height + round(13 * scale)
             self.canvas.draw_text(surface, cell.caption, (middle[0], below), round(11 * scale), MUTED, align="center", limit=width + 6)
+
+
+def _level(view: NestedView, span: tuple[int, int]) -> int:
+    """The level of the innermost bracket around a span of tokens, or of the bracket that it is."""
+    around = (view.spans[:, 0] <= span[0]) & (view.spans[:, 1] >= span[1])
+    return int(view.nesting[around].max(initial=0))
 
 
 def draw_rgb(view: NestedView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
