@@ -35,9 +35,9 @@ NESTED = Suite(
     "The nested-bracket experiments: trained on 16 to 320 tokens, scored on 320 and, without training there, 3,200 and 32,000.",
     (
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-        _row("maskable_ppo_dense", "MaskablePPO, cursor and note, dense", "maskable_ppo", 3, 2_000_000),
-        _row("maskable_ppo_sparse", "MaskablePPO, cursor and note, sparse", "maskable_ppo", 1, 2_000_000, SPARSE),
-        _row("maskable_ppo_stack", "MaskablePPO, stack of 8, dense", "maskable_ppo", 1, 2_000_000, {"env_kwargs.stack": 8}, "stack=8"),
+        _row("maskable_ppo_dense", "MaskablePPO, cursor and note, dense", "maskable_ppo", 3, 1_000_000),
+        _row("maskable_ppo_sparse", "MaskablePPO, cursor and note, sparse", "maskable_ppo", 1, 1_000_000, SPARSE),
+        _row("maskable_ppo_stack", "MaskablePPO, stack of 8, dense", "maskable_ppo", 1, 1_000_000, {"env_kwargs.stack": 8}, "stack=8"),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 1, 400_000, SPARSE),
         _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 1, 400_000),
         _row("recursive_ppo_raw", "RecursivePPO, raw view", "recursive_ppo", 1, 400_000, {"env_kwargs.view": "raw"}, "view=raw"),
