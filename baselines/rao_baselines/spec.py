@@ -79,9 +79,9 @@ def check_spec(spec: TrainSpec, settings: Settings) -> int:
     for name, value in (("steps", total), ("eval_episodes", spec.eval_episodes), ("final_episodes", spec.final_episodes)):
         if value < 1:
             raise UserError(f"{name} must be at least 1, got {value}")
-    for name, value in (("eval_every", spec.eval_every), ("transfer_episodes", spec.transfer_episodes)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} must be at least 1, got {value}")
+    for name, optional in (("eval_every", spec.eval_every), ("transfer_episodes", spec.transfer_episodes)):
+        if optional is not None and optional < 1:
+            raise UserError(f"{name} must be at least 1, got {optional}")
     if not 0 <= spec.seed < MAX_SEED:
         raise UserError(f"seed must lie in [0, {MAX_SEED:,}), got {spec.seed}")
     if settings.n_envs > MAX_ENVS:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from rao_envs.algebra.board import Family, Plan, arrange, choose, family, within
 from rao_envs.algebra.text import Written, operator_text, value_text, write
 from rao_envs.algebra.tree import ADD, CONST, DIFF, MUL, NEG, SCALE, SUB, SUBST, SYMBOL, SYMBOLS, Tree
-from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
-from rao_envs.core.panel import SidePanel
+from rao_envs.core.canvas import Canvas, Layer, Rect
+from rao_envs.core.panel import PanelViewer
 from rao_envs.core.viewer import (
-    DESK,
     FAILURE,
     INK,
     LINE,
@@ -32,8 +31,6 @@ from rao_envs.core.viewer import (
     tree_text,
 )
 
-DEFAULT_SIZE = (900, 640)
-PANEL_SIZE = (480, 320)  # smaller pictures show the tree alone
 MIN_PITCH = 33  # pixels from one level of the tree to the next, before scaling
 MAX_PITCH = 74
 WIDEST_VALUE = 96  # pixels of a value on a node; longer ones end in "..."
@@ -118,22 +115,16 @@ class _State(NamedTuple):
     wrong: frozenset[int]
 
 
-class AlgebraViewer:
+class AlgebraViewer(PanelViewer):
     """Draws `AlgebraView`s. It owns its caches (texts, sprites, letters): viewers are independent of each other.
-
-    Pickling or copying a viewer gives a fresh one.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
     """
 
     def __init__(self) -> None:
-        self.canvas = Canvas()
-        self.panel = SidePanel(self.canvas)
+        super().__init__()
         self._words: _Words | None = None
-
-    def __reduce__(self) -> tuple[type[AlgebraViewer], tuple[()]]:
-        return type(self), ()
 
     def draw_rgb(self, view: AlgebraView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         """The picture of `view` as a fresh uint8[height, width, 3].
@@ -149,28 +140,23 @@ class AlgebraViewer:
         Raises:
             ValueError: the size is outside 64..4096, or the arrays of the view do not match.
         """
-        width, height = picture_size(size or DEFAULT_SIZE)
+        picture = self.open_picture(size)
+        surface, scale, gap, (left, top, width, height) = picture.surface, picture.scale, picture.gap, picture.board
         state = _state(view)
         if self._words is None or not _is_about(self._words, view):
             self._words = _words(view)
-        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.75), 3.0)
-        gap = round(12 * scale)
-        if width < PANEL_SIZE[0] or height < PANEL_SIZE[1]:
-            surface = self.canvas.surface(width, height, PAPER)
-            _Board(self.canvas, surface, (0, 0, width, height), view, state, self._words, scale).draw()
+        if picture.panel is None:
+            surface.fill(PAPER)
+            _Board(self.canvas, surface, picture.board, view, state, self._words, scale).draw()
             return self.canvas.pixels(surface)
-        surface = self.canvas.surface(width, height, DESK)
-        panel_width = round(min(max(250 * scale, 0.26 * width), 0.45 * width))
         desk_height = round(DESK_HEIGHT * scale)
-        board_width = width - panel_width - 3 * gap
-        board = (gap, gap, board_width, height - 3 * gap - desk_height)
-        desk = (gap, height - gap - desk_height, board_width, desk_height)
+        board = (left, top, width, height - gap - desk_height)
+        desk = (left, top + height - desk_height, width, desk_height)
         for card in (board, desk):
             self.canvas.draw_box(surface, card, gap, fill=(PAPER, 255))
         _Board(self.canvas, surface, board, view, state, self._words, scale).draw()
         _Desk(self.canvas, surface, desk, view, state, self._words, scale).draw()
-        panel = (width - panel_width - gap, gap, panel_width, height - 2 * gap)
-        self.panel.draw(surface, panel, view.episode, LEGEND, scale)
+        self.panel.draw(surface, picture.panel, view.episode, LEGEND, scale)
         return self.canvas.pixels(surface)
 
     @staticmethod

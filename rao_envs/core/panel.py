@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from rao_envs.core.canvas import Canvas, Layer, Rect
+from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
 from rao_envs.core.viewer import (
     DESK,
     EVENTS,
@@ -22,6 +22,52 @@ from rao_envs.core.viewer import (
     tree_rows,
     words,
 )
+
+DEFAULT_SIZE = (900, 640)
+PANEL_SIZE = (480, 320)  # smaller pictures show the family's own part alone
+
+
+class Picture(NamedTuple):
+    """A picture under way and where its parts go."""
+
+    surface: Any
+    scale: float  # of text and lines
+    gap: int  # between parts, in pixels
+    board: Rect  # the family's own part: a card beside the panel, or the whole picture
+    panel: Rect | None  # None where the picture is too small for it
+
+
+class PanelViewer:
+    """What the families' viewers have in common: a canvas with its caches, the side panel, and the plan of a picture.
+
+    Pickling or copying a viewer gives a fresh one: viewers are independent of each other.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
+    """
+
+    def __init__(self) -> None:
+        self.canvas = Canvas()
+        self.panel = SidePanel(self.canvas)
+
+    def __reduce__(self) -> tuple[type[PanelViewer], tuple[()]]:
+        return type(self), ()
+
+    def open_picture(self, size: tuple[int, int] | None) -> Picture:
+        """A new picture of `size` (width, height) in pixels, rounded down to even; 900 x 640 unless given.
+
+        Raises:
+            ValueError: the size is outside 64..4096.
+        """
+        width, height = picture_size(size or DEFAULT_SIZE)
+        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.75), 3.0)
+        gap = round(12 * scale)
+        surface = self.canvas.surface(width, height, DESK)
+        if width < PANEL_SIZE[0] or height < PANEL_SIZE[1]:
+            return Picture(surface, scale, gap, (0, 0, width, height), None)
+        side = round(min(max(250 * scale, 0.26 * width), 0.45 * width))
+        board = (gap, gap, width - side - 3 * gap, height - 2 * gap)
+        return Picture(surface, scale, gap, board, (width - side - gap, gap, side, height - 2 * gap))
 
 
 class SidePanel:

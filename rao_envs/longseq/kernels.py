@@ -438,16 +438,32 @@ def resolve(domain: LongSeqState, stack: CallStack, i: int) -> int:
 
 
 @inline
-def cover(frame: Any, left: float, right: float) -> float:
-    """How much of a frame's span is covered, its halves to `left` and `right`; notes cover it from the beginning.
-
-    Half by half, so that what one child adds does not depend on the other.
-    """
+def half_size(frame: Any) -> float:
+    """How much a frame's first half counts: its records (pairs: pairs of records)."""
     lo, hi, lo2, hi2 = halve(frame["lo"], frame["hi"], frame["lo2"], frame["hi2"], 0)
-    half = float(hi - lo)
-    if hi2 > lo2:
-        half *= hi2 - lo2
+    return float(hi - lo) * (hi2 - lo2) if hi2 > lo2 else float(hi - lo)
+
+
+@inline
+def with_child(frame: Any, slot: int, covered: float) -> float:
+    """What a half counts as, of which a child has covered so much.
+
+    Piece by piece only where nothing was covered before; after that all or nothing. What one of several independent children adds must
+    not depend on what the others do.
+    """
+    half = half_size(frame)
     noted = min(frame["noted"], half)
+    if slot == 0:
+        size, known = half, max(frame["covered0"], noted)
+    else:
+        size, known = size_of(frame) - half, max(frame["covered1"], frame["noted"] - noted)
+    return covered if known == 0.0 or covered >= size else known
+
+
+@inline
+def cover(frame: Any, left: float, right: float) -> float:
+    """How much of a frame's span is covered, its halves to `left` and `right`; notes cover it from the beginning."""
+    noted = min(frame["noted"], half_size(frame))
     return max(left, noted) + max(right, frame["noted"] - noted)
 
 
@@ -463,10 +479,10 @@ def receive(domain: LongSeqState, stack: CallStack, i: int, success: bool) -> No
     covered = size_of(child) if success else cover(child, child["covered0"], child["covered1"])
     if child["slot"] == 0:
         parent["state0"] = ANSWERED if complete else SILENT
-        parent["covered0"] = max(parent["covered0"], covered)
+        parent["covered0"] = with_child(parent, 0, covered)
     else:
         parent["state1"] = ANSWERED if complete else SILENT
-        parent["covered1"] = max(parent["covered1"], covered)
+        parent["covered1"] = with_child(parent, 1, covered)
 
 
 @inline
@@ -478,9 +494,9 @@ def progress(domain: LongSeqState, stack: CallStack, i: int) -> float:
         frame = domain.frames[i, depth - k]
         left, right = frame["covered0"], frame["covered1"]
         if k > 0 and domain.frames[i, depth - k + 1]["slot"] == 0:
-            left = max(left, covered)
+            left = with_child(frame, 0, covered)
         elif k > 0:
-            right = max(right, covered)
+            right = with_child(frame, 1, covered)
         covered = cover(frame, left, right)
         if k == 0 and frame["n_written"] == N_PLACES[domain.task[i]["kind"]]:
             # The root, or a detached child, at its end: any other frame has handed its answer back by now.

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
-from rao_envs.core.panel import SidePanel
+from rao_envs.core.canvas import Layer, Rect
+from rao_envs.core.panel import PanelViewer
 from rao_envs.core.viewer import (
-    DESK,
     FAILURE,
     INK,
     MUTED,
@@ -43,8 +42,6 @@ from rao_envs.longseq.band import (
     flow,
 )
 
-DEFAULT_SIZE = (900, 640)
-PANEL_SIZE = (480, 320)  # smaller pictures show the sequence alone
 ZOOM_UNDER = 34  # pixels of a frame's range under which the frames above it are magnified first
 MOST_ROWS = 12  # open frames that get a row each; of more, the first and the last
 MORE_ROWS = (6, 4, 3, 2, 1)  # of text before and after a match, where there is room
@@ -106,22 +103,16 @@ class LongSeqView:
     profile: npt.NDArray[np.float32] | None = None  # up to 4,096 heights in [0, 1] along the sequence (nesting depth, say)
 
 
-class LongSeqViewer:
+class LongSeqViewer(PanelViewer):
     """Draws `LongSeqView`s. It owns its caches (letters, sprites): viewers are independent of each other.
-
-    Pickling or copying a viewer gives a fresh one.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
     """
 
     def __init__(self) -> None:
-        self.canvas = Canvas()
-        self.panel = SidePanel(self.canvas)
+        super().__init__()
         self.lettering = Lettering(self.canvas)
-
-    def __reduce__(self) -> tuple[type[LongSeqViewer], tuple[()]]:
-        return type(self), ()
 
     def draw_rgb(self, view: LongSeqView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         """The picture of `view` as a fresh uint8[height, width, 3].
@@ -137,23 +128,17 @@ class LongSeqViewer:
         Raises:
             ValueError: the size is outside 64..4096, or the length or a span makes no sense.
         """
-        width, height = picture_size(size or DEFAULT_SIZE)
+        picture = self.open_picture(size)
         check(view)
-        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.75), 3.0)
-        gap = round(12 * scale)
-        surface = self.canvas.surface(width, height, DESK)
-        if width < PANEL_SIZE[0] or height < PANEL_SIZE[1]:
+        surface, scale, (left, top, width, height) = picture.surface, picture.scale, picture.board
+        if picture.panel is None:
             surface.fill(PAPER)
-            _Board(self, surface, view, scale, (gap // 2, gap // 2, width - gap, height - gap)).draw()
-            return self.canvas.pixels(surface)
-        panel_width = round(min(max(250 * scale, 0.26 * width), 0.45 * width))
-        card = (gap, gap, width - panel_width - 3 * gap, height - 2 * gap)
-        self.canvas.draw_box(surface, card, gap, fill=(PAPER, 255))
-        pad = round(16 * scale)
-        inside = (card[0] + pad, card[1] + pad, card[2] - 2 * pad, card[3] - 2 * pad)
-        _Board(self, surface, view, scale, inside).draw()
-        side = (width - panel_width - gap, gap, panel_width, height - 2 * gap)
-        self.panel.draw(surface, side, view.episode, LEGEND, scale)
+            pad = picture.gap // 2
+        else:
+            self.canvas.draw_box(surface, picture.board, picture.gap, fill=(PAPER, 255))
+            self.panel.draw(surface, picture.panel, view.episode, LEGEND, scale)
+            pad = round(16 * scale)
+        _Board(self, surface, view, scale, (left + pad, top + pad, width - 2 * pad, height - 2 * pad)).draw()
         return self.canvas.pixels(surface)
 
     @staticmethod

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
-from rao_envs.core.panel import SidePanel
+from rao_envs.core.canvas import Layer, Rect
+from rao_envs.core.panel import PanelViewer
 from rao_envs.core.viewer import (
-    DESK,
     INK,
     MUTED,
     PAPER,
@@ -39,8 +38,6 @@ from rao_envs.maze.board import (
     wall_edges,
 )
 
-DEFAULT_SIZE = (900, 640)
-PANEL_SIZE = (480, 320)  # smaller pictures show the board alone
 MIN_PITCH = 2.0  # pixels per cell under which the board becomes an overview: a pixel averages many cells
 LENS_PITCH = 5.0  # pixels per cell under which the panel adds a close-up around the agent
 LENS_CELLS = (18, 24)  # rows and columns of the close-up
@@ -108,22 +105,16 @@ class _Static(NamedTuple):
     walls: Any
 
 
-class MazeViewer:
+class MazeViewer(PanelViewer):
     """Draws `MazeView`s. It owns its caches (walls, sprites, letters): viewers are independent of each other.
-
-    Pickling or copying a viewer gives a fresh one.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
     """
 
     def __init__(self) -> None:
-        self.canvas = Canvas()
-        self.panel = SidePanel(self.canvas)
+        super().__init__()
         self._static: dict[str, _Static] = {}
-
-    def __reduce__(self) -> tuple[type[MazeViewer], tuple[()]]:
-        return type(self), ()
 
     def draw_rgb(self, view: MazeView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         """The picture of `view` as a fresh uint8[height, width, 3].
@@ -139,26 +130,22 @@ class MazeViewer:
         Raises:
             ValueError: the size is outside 64..4096, or `links` and `trail` do not match or are empty.
         """
-        width, height = picture_size(size or DEFAULT_SIZE)
+        picture = self.open_picture(size)
         rows, cols = _checked_shape(view)
-        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.75), 3.0)
-        gap = round(12 * scale)
-        surface = self.canvas.surface(width, height, DESK)
-        if width < PANEL_SIZE[0] or height < PANEL_SIZE[1]:
-            self._board(surface, (0, 0, width, height), view, (0, 0, rows, cols), "board")
+        surface, gap, whole = picture.surface, picture.gap, (0, 0, rows, cols)
+        if picture.panel is None:
+            self._board(surface, picture.board, view, whole, "board")
             return self.canvas.pixels(surface)
-        panel_width = round(min(max(250 * scale, 0.26 * width), 0.45 * width))
-        board = (gap, gap, width - panel_width - 3 * gap, height - 2 * gap)
-        self.canvas.draw_box(surface, board, gap, fill=(PAPER, 255))
-        pitch = self._board(surface, board, view, (0, 0, rows, cols), "board")
-        left, panel_height = width - panel_width - gap, height - 2 * gap
+        self.canvas.draw_box(surface, picture.board, gap, fill=(PAPER, 255))
+        pitch = self._board(surface, picture.board, view, whole, "board")
+        left, top, width, height = picture.panel
         if pitch < LENS_PITCH:
-            lens_height = panel_width * 3 // 4
-            panel_height -= lens_height + gap
-            lens = (left, height - gap - lens_height, panel_width, lens_height)
+            lens_height = width * 3 // 4
+            lens = (left, top + height - lens_height, width, lens_height)
+            height -= lens_height + gap
             self.canvas.draw_box(surface, lens, gap, fill=(PAPER, 255))
             self._board(surface, lens, view, _lens(view.agent, rows, cols), "lens")
-        self.panel.draw(surface, (left, gap, panel_width, panel_height), view.episode, LEGEND, scale)
+        self.panel.draw(surface, (left, top, width, height), view.episode, LEGEND, picture.scale)
         return self.canvas.pixels(surface)
 
     @staticmethod

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
-from rao_envs.core.panel import SidePanel
+from rao_envs.core.canvas import Layer, Rect
+from rao_envs.core.panel import PanelViewer
 from rao_envs.core.viewer import (
-    DESK,
     FAILURE,
     INK,
     LINE,
@@ -29,8 +28,6 @@ from rao_envs.core.viewer import (
     tree_text,
 )
 
-DEFAULT_SIZE = (960, 640)
-PANEL_SIZE = (480, 320)  # smaller pictures show the board alone
 OPERATOR_COLORS: dict[str, Color] = {"SUM": (186, 203, 226), "MAX": (243, 205, 168), "MIN": (178, 221, 205)}
 OPERATOR_INKS: dict[str, Color] = {"SUM": (52, 84, 130), "MAX": (164, 88, 16), "MIN": (16, 112, 84)}
 MOST_RANGES = 7  # open frames that get a line each; of more, the root and the newest
@@ -96,7 +93,7 @@ class _Static(NamedTuple):
     surface: Any
 
 
-class NestedViewer:
+class NestedViewer(PanelViewer):
     """Draws `NestedView`s; viewers own their caches and are independent of each other.
 
     Raises:
@@ -104,36 +101,25 @@ class NestedViewer:
     """
 
     def __init__(self) -> None:
-        self.canvas = Canvas()
-        self.panel = SidePanel(self.canvas)
+        super().__init__()
         self._static: _Static | None = None
-
-    def __reduce__(self) -> tuple[type[NestedViewer], tuple[()]]:
-        return type(self), ()
 
     def draw_rgb(self, view: NestedView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         """The picture of `view` as a fresh uint8[height, width, 3].
 
         Args:
             view: the snapshot.
-            size: width and height in pixels, rounded down to even; 960 x 640 unless given. Under 480 x 320 the side panel is left out.
+            size: width and height in pixels, rounded down to even; 900 x 640 unless given. Under 480 x 320 the side panel is left out.
 
         Raises:
             ValueError: the size is outside 64..4096.
         """
-        width, height = picture_size(size or DEFAULT_SIZE)
-        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.6), 3.0)
-        gap = round(12 * scale)
-        surface = self.canvas.surface(width, height, DESK)
-        board = (gap, gap, width - 2 * gap, height - 2 * gap)
-        if width >= PANEL_SIZE[0] and height >= PANEL_SIZE[1]:
-            panel_width = round(min(max(260 * scale, 0.27 * width), 0.45 * width))
-            board = (gap, gap, width - panel_width - 3 * gap, height - 2 * gap)
-            panel = (width - panel_width - gap, gap, panel_width, height - 2 * gap)
-            self.panel.draw(surface, panel, view.episode, LEGEND, scale)
-        self.canvas.draw_box(surface, board, gap, fill=(PAPER, 255))
-        self._board(surface, board, view, scale)
-        return self.canvas.pixels(surface)
+        picture = self.open_picture(size)
+        if picture.panel is not None:
+            self.panel.draw(picture.surface, picture.panel, view.episode, LEGEND, picture.scale)
+        self.canvas.draw_box(picture.surface, picture.board, picture.gap, fill=(PAPER, 255))
+        self._board(picture.surface, picture.board, view, picture.scale)
+        return self.canvas.pixels(picture.surface)
 
     @staticmethod
     def draw_ansi(view: NestedView) -> str:

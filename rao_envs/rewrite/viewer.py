@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.canvas import Canvas, Layer, Rect, picture_size
-from rao_envs.core.panel import SidePanel
-from rao_envs.core.viewer import DESK, INK, MUTED, PAPER, Color, EpisodeView, depth_color, paint_text, tree_text, words
+from rao_envs.core.canvas import Layer, Rect
+from rao_envs.core.panel import PanelViewer
+from rao_envs.core.viewer import INK, MUTED, PAPER, Color, EpisodeView, depth_color, paint_text, tree_text, words
 
-DEFAULT_SIZE = (900, 640)
-PANEL_SIZE = (480, 320)  # smaller pictures show the cards alone
 SIZES = (20, 17, 14, 12, 10)  # letters, in pixels at scale 1: the largest at which all cards fit
 CELL = 0.62  # width of a letter's cell by its size: every letter has one, so that marks line up
 LEAD = 1.45  # height of a line, by the size of its letters
@@ -51,19 +49,12 @@ class RewriteView:
     episode: EpisodeView
 
 
-class RewriteViewer:
+class RewriteViewer(PanelViewer):
     """Draws `RewriteView`s. It owns its caches: viewers are independent of each other, and pickling one gives a fresh one.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: pygame-ce is missing.
     """
-
-    def __init__(self) -> None:
-        self.canvas = Canvas()
-        self.panel = SidePanel(self.canvas)
-
-    def __reduce__(self) -> tuple[type[RewriteViewer], tuple[()]]:
-        return type(self), ()
 
     def draw_rgb(self, view: RewriteView, size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         """The picture of `view` as a fresh uint8 (height, width, 3).
@@ -75,17 +66,11 @@ class RewriteViewer:
         Raises:
             ValueError: the size is outside 64..4096.
         """
-        width, height = picture_size(size or DEFAULT_SIZE)
-        scale = min(max(min(width / DEFAULT_SIZE[0], height / DEFAULT_SIZE[1]), 0.75), 3.0)
-        gap = round(12 * scale)
-        surface = self.canvas.surface(width, height, DESK)
-        board = (gap, gap, width - 2 * gap, height - 2 * gap)
-        if width >= PANEL_SIZE[0] and height >= PANEL_SIZE[1]:
-            panel_width = round(min(max(250 * scale, 0.26 * width), 0.45 * width))
-            self.panel.draw(surface, (width - panel_width - gap, gap, panel_width, height - 2 * gap), view.episode, LEGEND, scale)
-            board = (gap, gap, width - panel_width - 3 * gap, height - 2 * gap)
-        self._cards(surface, board, view, scale)
-        return self.canvas.pixels(surface)
+        picture = self.open_picture(size)
+        if picture.panel is not None:
+            self.panel.draw(picture.surface, picture.panel, view.episode, LEGEND, picture.scale)
+        self._cards(picture.surface, picture.board, view, picture.scale)
+        return self.canvas.pixels(picture.surface)
 
     @staticmethod
     def draw_ansi(view: RewriteView) -> str:

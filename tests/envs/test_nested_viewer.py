@@ -44,11 +44,11 @@ def test_every_moment_can_be_drawn_and_equal_moments_look_alike(kwargs: dict[str
     viewer = NestedViewer()
     for view in views(kwargs, 60)[::7]:
         picture = viewer.draw_rgb(view)
-        assert picture.shape == (640, 960, 3)
+        assert picture.shape == (640, 900, 3)
         assert picture.dtype == np.uint8
         np.testing.assert_array_equal(picture, draw_rgb(view))
         assert viewer.draw_rgb(view, (321, 200)).shape == (200, 320, 3)
-    assert pickle.loads(pickle.dumps(viewer)).draw_rgb(view).shape == (640, 960, 3)
+    assert pickle.loads(pickle.dumps(viewer)).draw_rgb(view).shape == (640, 900, 3)
 
 
 @every_case

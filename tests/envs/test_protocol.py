@@ -704,6 +704,20 @@ def test_inline_and_detached_execution_are_the_same(case: Case, seed: int, style
     assert equal(Step(*_reset(detached, None)), Step(*_reset(inline, None))), "the next episode is the same, too"
 
 
+def test_a_second_attempt_at_covered_ground_is_paid_the_same_inline_and_detached() -> None:
+    case = Case(
+        "RAO/LongSeq-v0", {"query": "pairs", "length": 300, "window": 64, "pointers": 2, "notes": 13, "feedback": "dense", "budget": 200}
+    )
+    runs = []
+    for detach in (0.0, 0.2):
+        env = case.make()
+        style = Habits(rng_seed=20589, spawn=0.6, forbidden=0.0, keen=True)
+        start = Step(*_reset(env, 0))
+        runs.append([step.info["dense_reward"] for step in run_detached(env, start, Whim(style, detach), np.random.default_rng(0))])
+    assert sum(runs[0]) > 0
+    assert runs[0] == pytest.approx(runs[1], abs=1e-12)
+
+
 def test_a_picture_shows_detached_frames_as_if_they_had_run_inline() -> None:
     def last_picture(detach: bool) -> Any:
         env = Case("RAO/Maze-40x40-v0", {"budget": 60}).make(render_mode="ansi")
