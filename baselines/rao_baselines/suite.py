@@ -173,8 +173,8 @@ def compare_group(members: Sequence[Experiment], results: dict[str, list[dict[st
     return {"strongest_monolithic": best.name, "threshold": threshold, "budget": best.steps, "steps_to_threshold": reached}
 
 
-def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Path) -> list[Path]:
-    """Write the policy of each experiment's median seed into `folder`, with its scores and provenance beside it.
+def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Path, suffix: str = "") -> list[Path]:
+    """Write the policy of each experiment's median seed into `folder`, as NAME + `suffix`, with its scores and provenance beside it.
 
     Seeds whose run is no longer under `work` cannot be chosen; experiments without any are left out.
     """
@@ -190,7 +190,7 @@ def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Pat
             ((read_json(path), spec) for spec, path in runs), key=lambda run: (run[0]["final"]["sampled"]["success"], -run[1].seed)
         )
         result, spec = ranked[len(ranked) // 2]
-        target = folder / f"{row.name}.zip"
+        target = folder / f"{row.name}{suffix}.zip"
         save_policy(load_safely(spec.folder() / "model.zip", device="cpu").policy, target)
         kept = {key: value for key, value in result.items() if key != "curve"}
         write_json(target.with_suffix(".json"), kept | {"chosen": f"the median of {len(ranked)} seeds by sampled success"})

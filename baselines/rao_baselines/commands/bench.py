@@ -131,7 +131,8 @@ def run_experiments(
     summary = suite.aggregate(chosen.rows, folder)
     written = suite.draw(chosen, folder, images_folder() if out is None else folder)
     if export:
-        written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models")
+        suffix = "" if suite_name == "maze" else f"_{suite_name}"
+        written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models", suffix)
     if as_json:
         ui.print_json({"runs": outcome, "summary": summary})
     else:
