@@ -75,7 +75,7 @@ def speed(
     ui.print_table(
         f"Speed on {result['hardware']['processor']}, one core",
         ("measured", "value", "unit"),
-        [(name, f"{value:,.0f}" if value >= 100 else f"{value:.2f}", units[name]) for name, value in values.items()],
+        [(name, f"{value:,.0f}" if value >= 100 else f"{value:.3g}", units[name]) for name, value in values.items()],
     )
     ui.out().print()
     ui.print_table("", ("compared", "ratio"), [(name, f"{value:.2f}") for name, value in result["ratios"].items()])
