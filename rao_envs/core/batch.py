@@ -211,11 +211,14 @@ class RecursiveBatch:
 
     def rewind(self, mark: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go on from `mark`."""
+        self._put(mark)
+        self.refresh(0)
+
+    def _put(self, mark: Mapping[str, npt.NDArray[Any]]) -> None:
         self.state = self.state._replace(**{field: mark[f"domain.{field}"] for field in self.domain.settled})
         self._lent = bool(self.domain.settled)
         for name, target in self._changing().items():
             target[:1] = mark[name]
-        self.refresh(0)
 
     def _changing(self) -> dict[str, npt.NDArray[Any]]:
         settled = {f"domain.{field}" for field in self.domain.settled}
@@ -285,7 +288,7 @@ class RecursiveBatch:
         for child in children:
             other = child.stack.episodes[0]
             if len(children) == 1:  # all that an only child changed counts
-                self.rewind(child.mark())
+                self._put(child.mark())  # what follows looks anew
                 episode["base"] = base
             else:
                 self._merge(child)

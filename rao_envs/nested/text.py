@@ -40,9 +40,9 @@ def read_texts(source: Any, modulus: int) -> list[Tokens]:
     """
     if isinstance(source, str) and (source.lstrip().startswith("[") or "\n" in source):
         return _read_lines(source, modulus, "")
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and source.strip()):
         return _read_lines(_read_file(Path(source)), modulus, f"{os.fspath(source)}, ")
-    if isinstance(source, Sequence) and not isinstance(source, bytes) and source and all(isinstance(text, str) for text in source):
+    if isinstance(source, Sequence) and not isinstance(source, (str, bytes)) and source and all(isinstance(text, str) for text in source):
         return [parse(text, modulus, f"text {k}, ") for k, text in enumerate(source)]
     raise NestedError(f"text must be brackets such as '[MAX 2 0 [MIN 1 2] 0]', a list of them, or a file's path, got {source!r:.80}")
 

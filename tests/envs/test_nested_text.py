@@ -137,3 +137,9 @@ def test_files_and_lists(tmp_path: Path) -> None:
             NestedDomain(text=wrong)
     with pytest.raises(NestedError, match="text 1, column 1"):
         NestedDomain(text=["[MAX 1]", "MAX"])
+
+
+def test_an_empty_text_is_no_path() -> None:
+    for empty in ("", "  "):
+        with pytest.raises(NestedError, match="text must be brackets such as"):
+            read_texts(empty, 3)
