@@ -38,6 +38,7 @@ from rao_envs.algebra.tree import (
     SYMBOLS,
     Tree,
 )
+from rao_envs.core.arguments import quoted_path
 
 ExpressionSource: TypeAlias = "str | os.PathLike[str] | Sequence[str]"
 
@@ -443,21 +444,21 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
     name = os.fspath(path)
     if not isinstance(name, str):
         raise ExpressionError("a path must be text, not bytes")
-    shown = name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"
+    shown = quoted_path(name)
     try:
         status = os.stat(name)
         if not stat.S_ISREG(status.st_mode):
-            raise ExpressionError(f"{shown!r} is not a regular file")
+            raise ExpressionError(f"{shown} is not a regular file")
         if status.st_size > MAX_FILE_BYTES:
-            raise ExpressionError(f"{shown!r} is too large: {status.st_size} bytes; at most {MAX_FILE_BYTES} are read")
+            raise ExpressionError(f"{shown} is too large: {status.st_size} bytes; at most {MAX_FILE_BYTES} are read")
         data = Path(name).read_bytes()
     except OSError as error:
         hint = "" if isinstance(path, os.PathLike) else "; an expression itself is given in a list, as in expressions=['3*(x - 2)']"
-        raise ExpressionError(f"cannot read the file {shown!r}: {error.strerror or error}{hint}") from error
+        raise ExpressionError(f"cannot read the file {shown}: {error.strerror or error}{hint}") from error
     except ValueError as error:  # a null character in the name
         if isinstance(error, ExpressionError):
             raise
-        raise ExpressionError(f"cannot read the file {shown!r}: {error}") from error
+        raise ExpressionError(f"cannot read the file {shown}: {error}") from error
     try:
         return data.decode("utf-8-sig"), Path(name).name
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 import numpy as np
@@ -24,3 +25,12 @@ def real_number(name: str, value: Any, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not low <= value <= high:
         raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
     return float(value)
+
+
+def quoted_path(path: str | os.PathLike[str], most: int = 80) -> str:
+    """`path` in quotes for a message; a long one loses its middle, because its end is what tells files apart."""
+    name = os.fspath(path)
+    if len(name) <= most:
+        return repr(name)
+    head = most // 3
+    return repr(f"{name[:head]}...{name[head + 3 - most :]}")

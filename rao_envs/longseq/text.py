@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rao_envs.core.arguments import quoted_path
 from rao_envs.longseq import scan
 
 MAX_BYTES = 100_000_000
@@ -273,8 +274,7 @@ def _read_file(path: object) -> bytes:
     """The content of a regular file of at most `MAX_BYTES`."""
     if not isinstance(path, (str, os.PathLike)):
         raise DocumentError(f"document must be a path or a list of paths, got {type(path).__name__}; the text itself goes in text=")
-    shown = repr(os.fspath(path))
-    shown = shown if len(shown) <= 80 else shown[:70] + "...'"
+    shown = quoted_path(path)
     hint = "document= takes the path of a file; the text itself goes in text="
     try:
         found = os.stat(path)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rao_envs.core.arguments import quoted_path
 from rao_envs.maze.generator import EAST, NORTH, SOUTH, WEST, components
 
 LayoutSource: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Sequence[Sequence[int]] | npt.NDArray[Any]"
@@ -395,13 +396,13 @@ def _file(path: str | os.PathLike[str], hint: str) -> Path:
         status = os.stat(name)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise LayoutError(f"cannot open the file {_short(name)}: {reason} ({hint})") from error
+        raise LayoutError(f"cannot open the file {quoted_path(name)}: {reason} ({hint})") from error
     if stat.S_ISDIR(status.st_mode):
-        raise LayoutError(f"{_short(name)} is a directory; name a file in it")
+        raise LayoutError(f"{quoted_path(name)} is a directory; name a file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise LayoutError(f"{_short(name)} is not a regular file")
+        raise LayoutError(f"{quoted_path(name)} is not a regular file")
     if status.st_size > MAX_FILE_BYTES:
-        raise LayoutError(f"{_short(name)} is too large: {status.st_size} bytes, at most {MAX_FILE_BYTES} are read")
+        raise LayoutError(f"{quoted_path(name)} is too large: {status.st_size} bytes, at most {MAX_FILE_BYTES} are read")
     return Path(name)
 
 
@@ -410,7 +411,7 @@ def _read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise LayoutError(f"cannot open the file {_short(str(path))}: {error.strerror}") from error
+        raise LayoutError(f"cannot open the file {quoted_path(path)}: {error.strerror}") from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rao_envs.core.arguments import quoted_path
 from rao_envs.nested.generator import CLOSE, OPEN, OPERATORS
 
 Tokens = npt.NDArray[np.int8]
@@ -114,13 +115,13 @@ def to_text(tokens: Tokens) -> str:
 def _read_file(path: Path) -> str:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise NestedError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
+            raise NestedError(f"{quoted_path(path)} is larger than {MOST_BYTES // 1_000_000} MB")
         return path.read_text("utf-8")
     except OSError as error:
         hint = '; a text begins with "["' if len(str(path)) < 200 else ""
-        raise NestedError(f"cannot read {str(path)[:200]!r}: {error.strerror}{hint}") from error
+        raise NestedError(f"cannot read {quoted_path(path)}: {error.strerror}{hint}") from error
     except UnicodeDecodeError as error:
-        raise NestedError(f"{path} is not UTF-8 text (byte {error.start})") from error
+        raise NestedError(f"{quoted_path(path)} is not UTF-8 text (byte {error.start})") from error
 
 
 def _read_lines(content: str, modulus: int, where: str) -> list[Tokens]:

@@ -54,7 +54,7 @@ def test_what_cannot_be_solved_is_explained(rao: Callable[..., Any], tmp_path: P
         (("Maze-5x5", "--seed", "-1"), "--seed"),
         (("CartPole-v1",), "recursive"),
         (("Algebra", "--expression", "3*(x"), "column"),
-        (("LongSeq", "--document", str(tmp_path / "none.txt"), "--query", "count:word"), "no such file"),
+        (("LongSeq", "--document", str(tmp_path / "none.txt"), "--query", "count:word"), "none.txt"),
         (("LongSeq-nested", "--text", "[MAX 2"), "column"),
     ):
         done = rao("solve", *arguments)
