@@ -12,7 +12,7 @@ from rao_baselines import statistics
 from rao_baselines.errors import UserError, did_you_mean
 from rao_baselines.experiments import Experiment, Suite
 from rao_baselines.pool import Event, run_all
-from rao_baselines.runs import read_json, slug, write_json
+from rao_baselines.runs import RunFolder, read_json, slug, write_json
 from rao_baselines.spec import TrainSpec
 
 MODES = ("greedy", "sampled")
@@ -50,6 +50,9 @@ def run_suite(
 ) -> dict[str, list[str]]:
     """Run what has no result yet, `jobs` at a time; every finished run is kept at once, whatever happens to the others.
 
+    A kept result without the score of a task that its row has come to ask for is done, too, if its model is still there: scored, not
+    trained again.
+
     Args:
         rows: the experiments.
         out: folder of the results, kept in version control.
@@ -65,7 +68,7 @@ def run_suite(
         Names of runs by outcome: "kept" (there before), "done", "failed", "stopped", "waiting".
     """
     runs = [(row, spec) for row in rows for spec in row.specs(work, scale=scale, episodes=episodes)]
-    todo = [(row, spec) for row, spec in runs if not result_path(out, row, spec.seed).is_file()]
+    todo = [(row, spec) for row, spec in runs if not _complete(result_path(out, row, spec.seed), spec)]
     # First seeds first: after a while there is something to see of every experiment.
     todo.sort(key=lambda run: run[1].seed)
     on_start(todo)
@@ -79,6 +82,14 @@ def run_suite(
     outcome = run_all([spec for _, spec in todo], jobs, note, should_stop)
     names = {kind: [_run_name(*todo[i]) for i in indices] for kind, indices in outcome.items()}
     return {"kept": [_run_name(row, spec) for row, spec in runs if (row, spec) not in todo], **names}
+
+
+def _complete(path: Path, spec: TrainSpec) -> bool:
+    """Whether a result is kept and lacks nothing that could be added without training."""
+    if not path.is_file():
+        return False
+    scored = read_json(path)["transfer"]
+    return all(task in scored for task in spec.transfer) or not RunFolder(spec.folder()).model.is_file()
 
 
 def _run_name(row: Experiment, spec: TrainSpec) -> str:

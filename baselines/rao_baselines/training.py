@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,7 +57,8 @@ def train(
 
     Args:
         spec: what to train.
-        resume: go on from the folder's checkpoint; a finished run returns its result at once.
+        resume: go on from the folder's checkpoint; a finished run returns its result, after scoring its model on what `transfer` asks
+            for and did not when it ran.
         report: called between rollouts, some times a second.
         should_stop: asked between rollouts; True saves a checkpoint and raises `StoppedError`.
         overwrite: allow a folder that already holds a run.
@@ -75,8 +76,7 @@ def train(
     config = {"spec": asdict(spec) | {"out": None}, "settings": settings.as_dict(), "spawn": spawn}
     if resume and folder.finished:
         _check_same(folder, config)
-        finished: dict[str, Any] = read_json(folder.result)
-        return finished
+        return _score_further(spec, _Scorer(spec, settings, spawn), folder)
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
     env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
@@ -121,8 +121,8 @@ def _check_same(folder: RunFolder, config: dict[str, Any]) -> None:
         f"{part}.{key}: {saved.get(part, {}).get(key)!r} there, {value!r} now"
         for part in ("spec", "settings")
         for key, value in config[part].items()
-        # Where the run lives and how it is computed may change.
-        if key not in ("threads", "tensorboard") and saved.get(part, {}).get(key) != value
+        # Where the run lives and how it is computed may change, and what a finished model is scored on.
+        if key not in ("threads", "tensorboard", "transfer") and saved.get(part, {}).get(key) != value
     ]
     if differ:
         raise UserError(f"the run in {folder.path} has other settings, so it cannot be resumed with these:\n  " + "\n  ".join(differ))
@@ -141,6 +141,41 @@ def _model(
             "seconds": saved["seconds"],
         }
     return make_model(algorithm, settings, env, seed=training_seed(spec.seed), device=spec.device, log=log), {}
+
+
+class _Scorer:
+    """Scores a run's model, on what it trains on and elsewhere."""
+
+    def __init__(self, spec: TrainSpec, settings: Settings, spawn: bool) -> None:
+        self.spec, self.settings, self.spawn = spec, settings, spawn
+        self.env_kwargs = environment_arguments(settings, spec.env_id, spawn)
+        self.task = parse_task(spec.scored_on or spec.env_id)
+        self.transfer = {text: parse_task(text) for text in spec.transfer}
+
+    def score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
+        """`model` on `task`, over the fixed seeds."""
+        kwargs = self.env_kwargs
+        if task.kwargs is not None:
+            kwargs = task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        seeds = evaluation_seeds(episodes, self.spec.first_seed)
+        return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
+
+    def further(self, model: BaseAlgorithm, tasks: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The final model on `tasks`, some of those in the specification's `transfer`."""
+        episodes = self.spec.transfer_episodes or self.spec.final_episodes
+        return {text: {mode: full(self.score(model, self.transfer[text], episodes, mode)) for mode in MODES} for text in tasks}
+
+
+def _score_further(spec: TrainSpec, scorer: _Scorer, folder: RunFolder) -> dict[str, Any]:
+    """A finished run's result, with scores on the tasks that were asked for since; those name the commit that scored them."""
+    result: dict[str, Any] = read_json(folder.result)
+    missing = [text for text in spec.transfer if text not in result["transfer"]]
+    if missing:
+        result["transfer"] |= scorer.further(load_safely(folder.model, device=spec.device), missing)
+        commit = provenance(spec.threads)["commit"]
+        result["scored_later"] = result.get("scored_later", {}) | dict.fromkeys(missing, commit)
+        write_json(folder.result, result)
+    return result
 
 
 class _Run(BaseCallback):
@@ -162,12 +197,10 @@ class _Run(BaseCallback):
         self.report = report or (lambda progress: None)
         self.should_stop = should_stop or (lambda: False)
         self.eval_every = spec.eval_every or max(total // 20, 1)
-        self.env_kwargs = environment_arguments(settings, spec.env_id, spawn)
+        self.scorer = _Scorer(spec, settings, spawn)
         self.points: list[dict[str, Any]] = past.get("points", [])
         self.seconds: float = past.get("seconds", 0.0)  # of training alone: evaluation does not count
         self.spawn = spawn
-        self.task = parse_task(spec.scored_on or spec.env_id)
-        self.transfer = {text: parse_task(text) for text in spec.transfer}
         self.clock = time.perf_counter()
         self.saved_at = time.monotonic()
         self.reported_at = 0.0
@@ -206,16 +239,9 @@ class _Run(BaseCallback):
     def _add_point(self, model: BaseAlgorithm) -> None:
         point: dict[str, Any] = {"steps": int(model.num_timesteps), "seconds": round(self.seconds, 3)}
         for mode in MODES:
-            point[mode] = brief(self._score(model, self.task, self.spec.eval_episodes, mode))
+            point[mode] = brief(self.scorer.score(model, self.scorer.task, self.spec.eval_episodes, mode))
         self.points.append(point)
         self._write_curve()
-
-    def _score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
-        seeds = evaluation_seeds(episodes, self.spec.first_seed)
-        kwargs = self.env_kwargs
-        if task.kwargs is not None:
-            kwargs = task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
-        return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
 
     def _write_curve(self) -> None:
         write_json(self.folder.curve, {"seconds": round(self.seconds, 3), "episodes": self.spec.eval_episodes, "points": self.points})
@@ -232,10 +258,9 @@ class _Run(BaseCallback):
             self._add_point(model)
         save_safely(model, self.folder.model)
         episodes = self.spec.final_episodes
-        final = {mode: self._score(model, self.task, episodes, mode) for mode in MODES}
+        final = {mode: self.scorer.score(model, self.scorer.task, episodes, mode) for mode in MODES}
         for mode, evaluation in final.items():
             evaluation.save(self.folder.evaluation(mode))
-        further = self.spec.transfer_episodes or episodes
         result = {
             "name": self.spec.name or self.spec.algorithm,
             "algorithm": self.spec.algorithm,
@@ -244,9 +269,7 @@ class _Run(BaseCallback):
             "seed": self.spec.seed,
             "steps": int(model.num_timesteps),
             "final": {mode: full(evaluation) for mode, evaluation in final.items()},
-            "transfer": {
-                text: {mode: full(self._score(model, task, further, mode)) for mode in MODES} for text, task in self.transfer.items()
-            },
+            "transfer": self.scorer.further(model, self.spec.transfer),
             "curve": self.points,
             "seeds": {"training": training_seed(self.spec.seed), "evaluation": [self.spec.first_seed, episodes]},
             "seconds": round(self.seconds, 1),

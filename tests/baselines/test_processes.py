@@ -138,6 +138,12 @@ def test_a_suite_keeps_results_skips_them_and_sums_up(tmp_path: Path, monkeypatc
     assert [path.name for path in models] == [f"{name}.{end}" for name in ("recursive", "mono", "mono_rooms") for end in ("zip", "json")]
     assert read_json(tmp_path / "models" / "recursive.json")["chosen"].startswith("the median of 2 seeds")
     assert load_model(tmp_path / "models" / "recursive.zip").action_space.n == 9  # type: ignore[attr-defined]
+    wider = [replace(ROWS[0], transfer=(*ROWS[0].transfer, ENV + "?rows=3"))]
+    assert run(wider)["done"] == ["recursive/0", "recursive/1"]  # only scored: the models are there
+    assert read_json(out / "runs" / "recursive" / "1.json")["transfer"].keys() == set(wider[0].transfer)
+    (work / "recursive" / "1" / "model.zip").unlink()
+    widest = [replace(ROWS[0], transfer=(*wider[0].transfer, ENV + "?rows=2"))]
+    assert run(widest)["kept"] == ["recursive/1"]
     sizes = Sizes("sizes", "By size", "nested", {ENV: "5x5", ENV + "?rows=4": "4x5"})
     written = suite.draw(Suite("", ROWS, {row.group: row.group for row in ROWS}, (sizes,)), out, tmp_path / "images")
     assert sorted(path.name for path in written) == [

@@ -140,6 +140,19 @@ def test_resuming_a_finished_run_returns_its_result(tmp_path: Path) -> None:
         train(tiny("ppo", tmp_path / "nothing"), resume=True)
 
 
+def test_a_finished_run_is_scored_on_tasks_asked_for_later(tmp_path: Path) -> None:
+    first, second = "RAO/Maze-5x5-v0?budget=40", "RAO/Maze-5x5-v0?budget=50"
+    result = train(tiny("ppo", tmp_path / "run", transfer=[first]))
+    model = (tmp_path / "run" / "model.zip").read_bytes()
+    again = train(tiny("ppo", tmp_path / "run", transfer=[first, second]), resume=True)
+    assert list(again["scored_later"]) == [second]
+    assert read_json(tmp_path / "run" / "result.json") == again
+    assert (tmp_path / "run" / "model.zip").read_bytes() == model
+    whole = train(tiny("ppo", tmp_path / "whole", transfer=[first, second]))
+    assert again["transfer"] == whole["transfer"]
+    assert {key: again[key] for key in result if key != "transfer"} == {key: result[key] for key in result if key != "transfer"}
+
+
 def test_environments_of_others_are_scored_by_return(tmp_path: Path) -> None:
     result = train(tiny("recursive_ppo", tmp_path, env_id="CartPole-v1"))
     assert result["final"]["greedy"]["success"] is None

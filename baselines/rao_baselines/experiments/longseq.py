@@ -10,6 +10,8 @@ LENGTHS = [200, 10_000]
 TASK = "RAO/LongSeq-10k-v0?"
 QUERIES = ("needle", "count", "max")
 LARGER = ("RAO/LongSeq-100k-v0?", "RAO/LongSeq-1M-v0?")
+CLOZE = "RAO/LongSeq-cloze-test-v0?"
+"""Real text: a needle for whoever has learned to find one."""
 SPARSE: dict[str, Any] = {"dense_weight": 0.0}
 
 
@@ -29,7 +31,12 @@ def _row(
         scored_on=TASK + arguments,
         transfer=tuple(
             "&".join(part for part in (task, arguments) if part)
-            for task in (*(f"{TASK}query={query}" for query in QUERIES), *LARGER, *(f"{LARGER[0]}query={query}" for query in QUERIES))
+            for task in (
+                *(f"{TASK}query={query}" for query in QUERIES),
+                *LARGER,
+                *(f"{LARGER[0]}query={query}" for query in QUERIES),
+                CLOZE,
+            )
         ),
     )
 
