@@ -131,12 +131,11 @@ def aggregate(rows: Sequence[Experiment], out: Path) -> dict[str, Any]:
 
 def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One experiment over its seeds."""
-    tasks = {row.task: "final"} | dict.fromkeys(row.transfer, "transfer")
     scores: dict[str, Any] = {}
-    for task, where in tasks.items():
+    for task in dict.fromkeys([row.task, *map(row.plain, row.transfer)]):
         for mode in MODES:
-            values = [(r["final"] if where == "final" else r["transfer"].get(task, {})).get(mode) for r in results]
-            rates = [value["success"] for value in values if value is not None and value["success"] is not None]
+            values = [found[mode] for r in results if (found := scored(row, r, task))]
+            rates = [value["success"] for value in values if value["success"] is not None]
             if rates:
                 scores.setdefault(task_name(task), {})[mode] = {
                     "iqm": statistics.estimate(rates).as_dict(),
@@ -153,6 +152,14 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
         "steps_per_second": round(float(np.mean([r["steps_per_second"] for r in results])), 1),
         "commits": sorted({r["commit"] or "unknown" for r in results}),
     }
+
+
+def scored(row: Experiment, result: dict[str, Any], task: str) -> dict[str, Any] | None:
+    """What one run of `row` scored on `task`; None if it was not scored there."""
+    if task == row.task:
+        final: dict[str, Any] = result["final"]
+        return final
+    return next((found for text, found in result["transfer"].items() if row.plain(text) == task), None)
 
 
 def task_name(task: str) -> str:
@@ -238,6 +245,5 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
 
 def _rate(row: Experiment, results: Sequence[dict[str, Any]], task: str) -> statistics.Estimate | None:
     """Sampled success of the final models of `row` on `task`; None where it was not measured."""
-    scores = [r["final"] if task == row.task else r["transfer"].get(task) for r in results]
-    rates = [value["sampled"]["success"] for value in scores if value is not None]
+    rates = [found["sampled"]["success"] for r in results if (found := scored(row, r, task))]
     return statistics.estimate(rates) if rates else None

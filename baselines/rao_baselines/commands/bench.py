@@ -11,7 +11,7 @@ import typer
 from rao_baselines import ui
 from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.experiments import SUITES
-from rao_baselines.places import images_folder, models_folder, results_folder
+from rao_baselines.places import images_folder, models_folder, results_folder, source_root
 from rao_baselines.pool import Event, stop_requests
 
 app = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
@@ -130,6 +130,8 @@ def run_experiments(
         raise StoppedError(f"stopped; {', '.join(outcome['stopped']) or 'nothing'} saved under {work}. The same command goes on")
     summary = suite.aggregate(chosen.rows, folder)
     written = suite.draw(chosen, folder, images_folder() if out is None else folder)
+    if out is None:
+        written += _write_tables()
     if export:
         suffix = "" if suite_name == "maze" else f"_{suite_name}"
         written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models", suffix)
@@ -141,6 +143,28 @@ def run_experiments(
             ui.say(f"wrote {path}")
     if outcome["failed"]:
         raise typer.Exit(1)
+
+
+def _write_tables() -> list[Path]:
+    from rao_baselines.tables import documents, write_tables
+
+    root = source_root()
+    return write_tables(documents(root), results_folder()) if root else []
+
+
+@app.command("tables")
+def tables() -> None:
+    """Write the tables of results in README and docs from what is kept under baselines/results, running nothing.
+
+    A document marks their places with `<!-- results NAME -->` and `<!-- end -->`. `rao bench SUITE` does it, too, when it is done.
+    """
+    if source_root() is None:
+        raise UserError("there is no checkout here whose documents could be written")
+    changed = _write_tables()
+    for path in changed:
+        ui.say(f"wrote {path}")
+    if not changed:
+        ui.say("all tables are up to date")
 
 
 def _add_command(suite_name: str, summary: str) -> None:

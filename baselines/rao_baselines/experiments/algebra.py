@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Table
 
 DEPTHS = tuple(f"RAO/Algebra-depth{depth}-v0?" for depth in (4, 8, 12))
+NAMES = dict(zip(DEPTHS, ("depth 4", "depth 8", "depth 12"), strict=True))
+TIMED = "steps to the strongest monolithic agent's last point at depth 8"
 SPARSE: dict[str, Any] = {"dense_weight": 0.0}
 
 
@@ -42,7 +44,10 @@ ALGEBRA = Suite(
             "algebra-depths",
             "Algebra, trained on depths 1 to 4",
             "depths",
-            dict(zip(DEPTHS, ("depth 4", "depth 8", "depth 12"), strict=True)),
+            NAMES,
         ),
     ),
+    (Table("agents", ("depths",), {f"{name}, greedy / sampled": task for task, name in NAMES.items()}, TIMED),),
+    "[Algebra](docs/environments/algebra.md), depths 1-4",
+    {name: task for task, name in NAMES.items() if task != DEPTHS[0]},
 )

@@ -25,6 +25,7 @@ class Experiment:
         scored_on: the task its curve and final score are of (`rao_baselines.environments.parse_task`); by default what it trains on.
         transfer: further tasks that the final model is scored on.
         transfer_episodes: fixed seeds of those scores, where the usual number would take too long.
+        arguments: of the environment, for tasks that it is scored on; tables and figures leave them to the label.
     """
 
     name: str
@@ -38,11 +39,16 @@ class Experiment:
     scored_on: str = ""
     transfer: tuple[str, ...] = ()
     transfer_episodes: int | None = None
+    arguments: str = ""
 
     @property
     def task(self) -> str:
-        """What its scores are of, first of all."""
-        return self.scored_on or self.env_id
+        """What its scores are of, first of all; as tables and figures call it."""
+        return self.plain(self.scored_on or self.env_id)
+
+    def plain(self, task: str) -> str:
+        """`task` as other rows call it, without this row's own arguments."""
+        return task.removesuffix(self.arguments).removesuffix("&") if self.arguments else task
 
     def specs(self, root: Path, *, scale: float = 1.0, episodes: int = 500) -> list[TrainSpec]:
         """One run per seed, in folders under `root`; `scale` shortens all of them for a trial."""
@@ -76,6 +82,15 @@ class Sizes(NamedTuple):
     tasks: dict[str, str]  # task -> what the axis says
 
 
+class Table(NamedTuple):
+    """A table of success in the documentation: `rao_baselines.tables`."""
+
+    name: str
+    groups: tuple[str, ...]
+    columns: dict[str, str]  # heading -> task
+    timed: str = ""  # heading of the column with the steps to the strongest monolithic agent's score; none if empty
+
+
 class Suite(NamedTuple):
     """The experiments of a family: `rao bench NAME`."""
 
@@ -83,3 +98,6 @@ class Suite(NamedTuple):
     rows: tuple[Experiment, ...]
     titles: dict[str, str]  # of each group's learning curves
     sizes: tuple[Sizes, ...] = ()
+    tables: tuple[Table, ...] = ()
+    trained_on: str = ""  # in the README's table, which shows
+    headlines: dict[str, str] | None = None  # these tasks, by what it calls them

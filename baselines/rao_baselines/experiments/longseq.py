@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Table
 
 LENGTHS = [200, 10_000]
 TASK = "RAO/LongSeq-10k-v0?"
 QUERIES = ("needle", "count", "max")
 LARGER = ("RAO/LongSeq-100k-v0?", "RAO/LongSeq-1M-v0?")
+BEYOND = dict(zip(LARGER, ("100 k", "1 M"), strict=True))
 CLOZE = "RAO/LongSeq-cloze-test-v0?"
 """Real text: a needle for whoever has learned to find one."""
 SPARSE: dict[str, Any] = {"dense_weight": 0.0}
@@ -18,7 +19,6 @@ SPARSE: dict[str, Any] = {"dense_weight": 0.0}
 def _row(
     name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any] | None = None, arguments: str = ""
 ) -> Experiment:
-    """`arguments`: of the environment, which scoring needs as well as training."""
     return Experiment(
         name,
         label,
@@ -38,6 +38,7 @@ def _row(
                 CLOZE,
             )
         ),
+        arguments=arguments,
     )
 
 
@@ -67,7 +68,18 @@ LONGSEQ = Suite(
             "longseq-lengths",
             "Long sequences, trained on up to 10,000 records",
             "mix",
-            {TASK: "10 k", LARGER[0]: "100 k", LARGER[1]: "1 M"},
+            {TASK: "10 k", **BEYOND},
         ),
     ),
+    (
+        Table("queries", ("mix",), {f"10 k {query}, greedy / sampled": f"{TASK}query={query}" for query in QUERIES}),
+        Table("lengths", ("mix",), {f"{name}, greedy / sampled": task for task, name in ({TASK: "10 k"} | BEYOND).items()}),
+        Table("others", ("mix",), {f"100 k {query}": f"{LARGER[0]}query={query}" for query in QUERIES} | {"cloze, unseen texts": CLOZE}),
+    ),
+    "[Long sequences](docs/environments/longseq.md), up to 10 k records",
+    {
+        "10 k records: needle, count and max": TASK,
+        **{f"{name} records": task for task, name in BEYOND.items()},
+        "[cloze](docs/environments/documents.md#cloze), real texts": CLOZE,
+    },
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Table
 
 STRONGEST = "maskable_ppo_dense"
 """The monolithic agent that came out best of tuning on Maze-20x20; it stands for its kind on the other structures."""
 MILLION = 1_000_000
+TRAINED = "RAO/Maze-20x20-v0"
 LARGER = ("RAO/Maze-40x40-v0", "RAO/Maze-80x80-v0")
+SIZES = {task: task.removeprefix("RAO/Maze-").removesuffix("-v0") for task in (TRAINED, *LARGER)}
 SPARSE = {"dense_weight": 0.0}
 # What tuning found is for dense feedback; a rare reward needs a longer reach and its own scale.
 PLAIN_SPARSE = SPARSE | {"gae_lambda": 0.95, "ent_coef": "lin_0.01", "normalize": False, "step_penalty": 0.0}
@@ -18,7 +20,7 @@ PLAIN_SPARSE = SPARSE | {"gae_lambda": 0.95, "ent_coef": "lin_0.01", "normalize"
 def _nested(
     name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any], transfer: tuple[str, ...] = ()
 ) -> Experiment:
-    return Experiment(name, label, "nested", algorithm, "RAO/Maze-20x20-v0", seeds, steps, overrides, transfer=transfer)
+    return Experiment(name, label, "nested", algorithm, TRAINED, seeds, steps, overrides, transfer=transfer)
 
 
 def _structure(structure: str) -> tuple[Experiment, Experiment]:
@@ -26,7 +28,7 @@ def _structure(structure: str) -> tuple[Experiment, Experiment]:
     best = next(row for row in NESTED if row.name == STRONGEST)
     kwargs = {"env_kwargs.structure": structure}
     return (
-        Experiment(f"recursive_ppo_{structure}", "RecursivePPO", structure, "recursive_ppo", "RAO/Maze-20x20-v0", 3, 400_000, kwargs),
+        Experiment(f"recursive_ppo_{structure}", "RecursivePPO", structure, "recursive_ppo", TRAINED, 3, 400_000, kwargs),
         Experiment(f"{STRONGEST}_{structure}", best.label, structure, best.algorithm, best.env_id, 2, MILLION, best.overrides | kwargs),
     )
 
@@ -52,7 +54,16 @@ MAZE = Suite(
             "maze-sizes",
             "Mazes larger than those trained on",
             "nested",
-            {task: task.removeprefix("RAO/Maze-").removesuffix("-v0") for task in ("RAO/Maze-20x20-v0", *LARGER)},
+            SIZES,
         ),
+    ),
+    (
+        Table(
+            "agents",
+            ("nested",),
+            {f"{size}{'' if task == TRAINED else ' zero-shot'}, greedy / sampled": task for task, size in SIZES.items()},
+            "steps to the strongest monolithic agent's last point",
+        ),
+        Table("structures", STRUCTURES, {"greedy / sampled": TRAINED}),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Table
 
 LENGTHS = [16, 320]
 TASKS = {f"RAO/LongSeq-nested-{size}-v0?": size for size in ("320", "3k", "32k")}
@@ -14,7 +14,6 @@ SPARSE: dict[str, Any] = {"dense_weight": 0.0}
 def _row(
     name: str, label: str, algorithm: str, seeds: int, steps: int, overrides: dict[str, Any] | None = None, arguments: str = ""
 ) -> Experiment:
-    """`arguments`: of the environment, which scoring needs as well as training."""
     first, *larger = (task + arguments for task in TASKS)
     return Experiment(
         name,
@@ -29,6 +28,7 @@ def _row(
         # At these lengths an episode that fails takes up to 64,000 steps: only for those that learn to evaluate brackets at all.
         transfer=tuple(larger) if algorithm == "recursive_ppo" else (),
         transfer_episodes=50,
+        arguments=arguments,
     )
 
 
@@ -45,4 +45,7 @@ NESTED = Suite(
     ),
     {"brackets": "LongSeq-nested-320"},
     (Sizes("nested-lengths", "Nested brackets, trained on 16 to 320 tokens", "brackets", TASKS),),
+    (Table("agents", ("brackets",), {f"{size} tokens, greedy / sampled": task for task, size in TASKS.items()}),),
+    "[Nested brackets](docs/environments/nested.md), 16-320 tokens",
+    {f"{size} tokens": task for task, size in TASKS.items()},
 )

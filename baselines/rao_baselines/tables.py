@@ -1,0 +1,136 @@
+"""The tables of results in README and docs: written from what is kept under `baselines/results`, so that they cannot drift from it.
+
+A document marks the place of a table with `<!-- results NAME -->` and `<!-- end -->`; what lies between is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rao_baselines import ui
+from rao_baselines.errors import UserError
+from rao_baselines.experiments import SUITES, Table
+from rao_baselines.runs import read_json, write_atomically
+from rao_baselines.suite import MODES, task_name
+
+PLACE = re.compile(r"(<!-- results ([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def write_tables(documents: Iterable[Path], results: Path) -> list[Path]:
+    """Bring the tables in `documents` up to date with `results`. Returns the documents that have changed.
+
+    Raises:
+        UserError: a marked place of a name that no table has, or a table without results.
+    """
+    changed = []
+    for document in documents:
+        old = document.read_text(encoding="utf-8")
+
+        def fill(place: re.Match[str], document: Path = document) -> str:
+            return f"{place[1]}{table_of(place[2], results, document)}\n{place[4]}"
+
+        new = PLACE.sub(fill, old)
+        if new != old:
+            write_atomically(document, new)
+            changed.append(document)
+    return changed
+
+
+def table_of(name: str, results: Path, document: Path) -> str:
+    """The table called `name`, in Markdown; `document` is named in errors."""
+    tables: dict[str, Callable[[], list[list[str]]]] = {
+        f"{suite_name} {table.name}": lambda suite_name=suite_name, table=table: scores(_summary(results, suite_name), table)  # type: ignore[misc]
+        for suite_name, suite in SUITES.items()
+        for table in suite.tables
+    }
+    tables["headlines"] = lambda: headlines(results)
+    for path in sorted((results / "tuning").glob("recursive_ppo_*.json")):
+        study = path.stem.removeprefix("recursive_ppo_")
+        if "_by_hand" not in study:
+            tables[f"tuning {study}"] = lambda study=study: tuning(results, study)  # type: ignore[misc]
+    if name not in tables:
+        raise UserError(f"{document} asks for the table {name!r}; there are: {', '.join(sorted(tables))}")
+    header, *rows = tables[name]()
+    return "\n".join(_line(row) for row in (header, ["---"] * len(header), *rows))
+
+
+def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:
+    """A row per experiment of the table's groups: what it scores on each task, and when it reaches the strongest monolithic agent."""
+    several = len(table.groups) > 1
+    rows = [[*(["task"] if several else []), "agent", "seeds", "steps", *table.columns, *([table.timed] if table.timed else [])]]
+    for group in table.groups:
+        reached = summary["groups"].get(group, {}).get("steps_to_threshold", {})
+        for name, row in summary["experiments"].items():
+            if row["group"] == group:
+                cells = [_score(row, task) for task in table.columns.values()]
+                times = [_thousands(reached.get(name, {}).get("median"))] if table.timed else []
+                label = f"**{row['label']}**" if row["algorithm"] == "recursive_ppo" else row["label"]
+                rows.append([*([group] if several else []), label, str(len(row["seeds"])), _thousands(row["steps"]), *cells, *times])
+    return rows
+
+
+def headlines(results: Path) -> list[list[str]]:
+    """A row per task that the suites put forward: the recursive agent, and the strongest monolithic agent that was trained."""
+    rows = [["trained on", "scored on", "RecursivePPO", "the strongest trained monolithic agent"]]
+    for suite_name, suite in SUITES.items():
+        if not suite.headlines:
+            continue
+        summary = _summary(results, suite_name)
+        found = summary["experiments"]
+        best = found.get(summary["groups"][suite.rows[0].group]["strongest_monolithic"])
+        recursive = found[suite.rows[0].name]
+        for position, (scored_on, task) in enumerate(suite.headlines.items()):
+            first = f"{suite.trained_on}: {_effort(recursive)}" if position == 0 else ""
+            other = ""
+            if best is not None:
+                other = _score(best, task) + (f" ({best['label']}, {_effort(best)})" if position == 0 else "")
+            rows.append([first, scored_on, f"**{_score(recursive, task)}**", other])
+    return rows
+
+
+def tuning(results: Path, study: str) -> list[list[str]]:
+    """A row per algorithm that was tuned on a task: how often, and what the first and the best trial reached."""
+    rows = [["algorithm", "trials", "first trial, the settings one would start from", "best"]]
+    for path in sorted((results / "tuning").glob(f"*_{study}.json")):
+        found = read_json(path)
+        trials = [trial for trial in found["trials"] if trial["state"] == "COMPLETE"]
+        by_hand = [read_json(other)["best"] for other in sorted(path.parent.glob(f"{path.stem}_by_hand_*.json"))]
+        best = max(trial["value"] for trial in [*trials, *by_hand])
+        more = f", and {len(by_hand)} by hand" if by_hand else ""
+        rows.append([f"`{found['study']['algorithm']}`", f"{len(found['trials'])}{more}", f"{trials[0]['value']:.3f}", f"{best:.3f}"])
+    return [rows[0], *sorted(rows[1:], key=lambda row: -float(row[-1]))]
+
+
+def _summary(results: Path, suite_name: str) -> dict[str, Any]:
+    path = results / suite_name / "summary.json"
+    if not path.is_file():
+        raise UserError(f"there is no {path}: `rao bench {suite_name}` makes it")
+    summary: dict[str, Any] = read_json(path)
+    return summary
+
+
+def _score(row: Mapping[str, Any], task: str) -> str:
+    """Greedy and sampled success, with intervals where there are several seeds."""
+    found = row["scores"].get(task_name(task))
+    return " / ".join(ui.interval(found[mode]["iqm"]) for mode in MODES) if found else ""
+
+
+def _effort(row: Mapping[str, Any]) -> str:
+    seeds = len(row["seeds"])
+    return f"{_thousands(row['steps'])} steps, {seeds} seed{'s' if seeds > 1 else ''}"
+
+
+def _thousands(steps: float | None) -> str:
+    return "never" if steps is None else f"{steps / 1000:,.0f} k"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def documents(root: Path) -> list[Path]:
+    """Where tables may be: the README and all pages of the documentation."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
