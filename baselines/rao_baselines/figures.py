@@ -56,7 +56,7 @@ def learning_curves(
 
 
 def success_by_size(
-    series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str], path: Path, *, title: str
+    series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str], path: Path, *, title: str, axis: str = ""
 ) -> list[Path]:
     """Draw one line per label: success with its 95 % interval on each of `sizes`, in order; None where it was not measured.
 
@@ -88,6 +88,7 @@ def success_by_size(
                 zorder=20 - index,
             )
         axes.set_xticks(range(len(sizes)), sizes)
+        axes.set_xlabel(axis)
 
     return _write(path, title, "success", draw)
 

@@ -141,6 +141,10 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
                     "iqm": statistics.estimate(rates).as_dict(),
                     "mean": statistics.estimate(rates, statistics.mean).as_dict(),
                     "per_seed": rates,
+                    **{
+                        name: round(float(np.mean([value["summary"][name]["mean"] for value in values])), 2)
+                        for name in ("steps", "critical_path")
+                    },
                 }
     return {
         "label": row.label,
@@ -240,6 +244,15 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
         if scores:
             title = f"{figure.title}: success on fixed seeds (actions sampled)"
             written += success_by_size(scores, list(figure.tasks.values()), images / figure.name, title=title)
+    for sweep in suite.sweeps:
+        by_name = {row.name: row for row in suite.rows}
+        points = list(dict.fromkeys(point for series in sweep.series.values() for point in series))
+        scores = {
+            label: [_rate(by_name[series[p]], results.get(series[p], []), by_name[series[p]].task) if p in series else None for p in points]
+            for label, series in sweep.series.items()
+        }
+        if any(rate is not None for rates in scores.values() for rate in rates):
+            written += success_by_size(scores, points, images / sweep.name, title=sweep.title, axis=sweep.axis)
     return written
 
 

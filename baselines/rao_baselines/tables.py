@@ -12,7 +12,7 @@ from typing import Any
 
 from rao_baselines import ui
 from rao_baselines.errors import UserError
-from rao_baselines.experiments import SUITES, Table
+from rao_baselines.experiments import SUITES, Sweep, Table
 from rao_baselines.runs import read_json, write_atomically
 from rao_baselines.suite import MODES, task_name
 
@@ -46,6 +46,11 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for suite_name, suite in SUITES.items()
         for table in suite.tables
     }
+    tables |= {
+        f"{suite_name} {sweep.name}": lambda suite_name=suite_name, sweep=sweep: swept(_summary(results, suite_name), sweep)  # type: ignore[misc]
+        for suite_name, suite in SUITES.items()
+        for sweep in suite.sweeps
+    }
     tables["headlines"] = lambda: headlines(results)
     for path in sorted((results / "tuning").glob("recursive_ppo_*.json")):
         study = path.stem.removeprefix("recursive_ppo_")
@@ -65,10 +70,20 @@ def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:
         reached = summary["groups"].get(group, {}).get("steps_to_threshold", {})
         for name, row in summary["experiments"].items():
             if row["group"] == group:
-                cells = [_score(row, task) for task in table.columns.values()]
+                cells = [(_path if table.paths else _score)(row, task) for task in table.columns.values()]
                 times = [_thousands(reached.get(name, {}).get("median"))] if table.timed else []
                 label = f"**{row['label']}**" if row["algorithm"] == "recursive_ppo" else row["label"]
                 rows.append([*([group] if several else []), label, str(len(row["seeds"])), _thousands(row["steps"]), *cells, *times])
+    return rows
+
+
+def swept(summary: Mapping[str, Any], sweep: Sweep) -> list[list[str]]:
+    """A row per series, a column per point: what the rows of the sweep score on their own task."""
+    points = list(dict.fromkeys(point for series in sweep.series.values() for point in series))
+    rows = [[sweep.axis, *points]]
+    for label, series in sweep.series.items():
+        found = [summary["experiments"].get(series.get(point)) for point in points]
+        rows.append([label, *(_score(row, next(iter(row["scores"]))) if row else "" for row in found)])
     return rows
 
 
@@ -116,6 +131,14 @@ def _score(row: Mapping[str, Any], task: str) -> str:
     """Greedy and sampled success, with intervals where there are several seeds."""
     found = row["scores"].get(task_name(task))
     return " / ".join(ui.interval(found[mode]["iqm"]) for mode in MODES) if found else ""
+
+
+def _path(row: Mapping[str, Any], task: str) -> str:
+    """Steps of an episode and its critical path, greedy, and how many times shorter that is."""
+    found = row["scores"].get(task_name(task), {}).get("greedy")
+    if not found:
+        return ""
+    return f"{found['steps']:,.0f} / {found['critical_path']:,.0f} ({found['steps'] / found['critical_path']:.2f}x)"
 
 
 def _effort(row: Mapping[str, Any]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rao_baselines.experiments.algebra import ALGEBRA
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Table
+from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Sweep, Table
 from rao_baselines.experiments.longseq import LONGSEQ
 from rao_baselines.experiments.maze import MAZE
 from rao_baselines.experiments.nested import NESTED
 
-__all__ = ["SUITES", "Experiment", "Sizes", "Suite", "Table"]
+__all__ = ["SUITES", "Experiment", "Sizes", "Suite", "Sweep", "Table"]
 
 SUITES: dict[str, Suite] = {"maze": MAZE, "algebra": ALGEBRA, "longseq": LONGSEQ, "nested": NESTED}
 """By the name of the command that runs them."""

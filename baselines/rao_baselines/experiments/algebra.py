@@ -48,6 +48,6 @@ ALGEBRA = Suite(
         ),
     ),
     (Table("agents", ("depths",), {f"{name}, greedy / sampled": task for task, name in NAMES.items()}, TIMED),),
-    "[Algebra](docs/environments/algebra.md), depths 1-4",
-    {name: task for task, name in NAMES.items() if task != DEPTHS[0]},
+    trained_on="[Algebra](docs/environments/algebra.md), depths 1-4",
+    headlines={name: task for task, name in NAMES.items() if task != DEPTHS[0]},
 )

@@ -82,6 +82,15 @@ class Sizes(NamedTuple):
     tasks: dict[str, str]  # task -> what the axis says
 
 
+class Sweep(NamedTuple):
+    """A figure and a table of success against something that rows differ in."""
+
+    name: str  # of the figure's file, and of the table
+    title: str
+    axis: str  # what the rows differ in
+    series: dict[str, dict[str, str]]  # label -> what the axis says -> name of the row
+
+
 class Table(NamedTuple):
     """A table of success in the documentation: `rao_baselines.tables`."""
 
@@ -89,6 +98,7 @@ class Table(NamedTuple):
     groups: tuple[str, ...]
     columns: dict[str, str]  # heading -> task
     timed: str = ""  # heading of the column with the steps to the strongest monolithic agent's score; none if empty
+    paths: bool = False  # steps and critical path instead of success
 
 
 class Suite(NamedTuple):
@@ -99,5 +109,6 @@ class Suite(NamedTuple):
     titles: dict[str, str]  # of each group's learning curves
     sizes: tuple[Sizes, ...] = ()
     tables: tuple[Table, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
     trained_on: str = ""  # in the README's table, which shows
     headlines: dict[str, str] | None = None  # these tasks, by what it calls them

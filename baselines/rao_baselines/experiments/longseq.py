@@ -75,9 +75,10 @@ LONGSEQ = Suite(
         Table("queries", ("mix",), {f"10 k {query}, greedy / sampled": f"{TASK}query={query}" for query in QUERIES}),
         Table("lengths", ("mix",), {f"{name}, greedy / sampled": task for task, name in ({TASK: "10 k"} | BEYOND).items()}),
         Table("others", ("mix",), {f"100 k {query}": f"{LARGER[0]}query={query}" for query in QUERIES} | {"cloze, unseen texts": CLOZE}),
+        Table("paths", ("mix",), {f"{name}, steps / critical path": task for task, name in ({TASK: "10 k"} | BEYOND).items()}, paths=True),
     ),
-    "[Long sequences](docs/environments/longseq.md), up to 10 k records",
-    {
+    trained_on="[Long sequences](docs/environments/longseq.md), up to 10 k records",
+    headlines={
         "10 k records: needle, count and max": TASK,
         **{f"{name} records": task for task, name in BEYOND.items()},
         "[cloze](docs/environments/documents.md#cloze), real texts": CLOZE,

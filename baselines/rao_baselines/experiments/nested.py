@@ -46,6 +46,6 @@ NESTED = Suite(
     {"brackets": "LongSeq-nested-320"},
     (Sizes("nested-lengths", "Nested brackets, trained on 16 to 320 tokens", "brackets", TASKS),),
     (Table("agents", ("brackets",), {f"{size} tokens, greedy / sampled": task for task, size in TASKS.items()}),),
-    "[Nested brackets](docs/environments/nested.md), 16-320 tokens",
-    {f"{size} tokens": task for task, size in TASKS.items()},
+    trained_on="[Nested brackets](docs/environments/nested.md), 16-320 tokens",
+    headlines={f"{size} tokens": task for task, size in TASKS.items()},
 )
