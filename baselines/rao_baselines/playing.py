@@ -31,22 +31,30 @@ class Source(Protocol):
 
 
 def key_table(names: Sequence[str]) -> dict[str, int | str]:
-    """Keys for the actions called `names`: compass keys where they fit, digits for the first ten, and the names themselves."""
+    """Keys for the actions called `names`: compass keys where they fit, their numbers, and the names themselves."""
     table: dict[str, int | str] = {"q": QUIT, "r": RESTART, "quit": QUIT, "restart": RESTART}
     for index, name in enumerate(names):
         keys = [name, *COMPASS.get(name, ())]
         if name in SPAWN_COMPASS:
             keys.append(SPAWN_COMPASS[name])
-        if index < 10:
-            keys.append(str(index))
+        keys.append(str(index))
         table.update({key: index for key in keys if key not in table})
     return table
 
 
-def legend(names: Sequence[str]) -> str:
-    """One line that says which key does what."""
+def has_single_keys(names: Sequence[str]) -> bool:
+    """Whether every action has a key of its own; otherwise numbers and names are typed in lines."""
+    arrows = ESCAPES.values()
+    reached = {action for key, action in key_table(names).items() if len(key) == 1 or key in arrows}
+    return reached >= set(range(len(names)))
+
+
+def legend(names: Sequence[str], mask: Any = None) -> str:
+    """One line that says which key does what; with a `mask`, of the actions that it allows."""
     parts = []
     for index, name in enumerate(names):
+        if mask is not None and not mask[index]:
+            continue
         key = COMPASS[name][0] if name in COMPASS else SPAWN_COMPASS.get(name, str(index))
         parts.append(f"[{key}] {name}")
     return "  ".join([*parts, "[r] restart", "[q] quit"])
@@ -61,7 +69,8 @@ def parse(word: str, table: dict[str, int | str]) -> list[int | str]:
     word = word.strip().lower()
     if word in table:
         return [table[word]]
-    if word and all(char in table for char in word):
+    numbered = word.isdigit() and "10" in table  # then "12" is the action 12, not 1 and 2
+    if word and not numbered and all(char in table for char in word):
         return [table[char] for char in word]
     raise ValueError(f"{word!r} is no action or key")
 
@@ -119,7 +128,10 @@ def _step(env: gym.Env[Any, Any], base: Any, names: Sequence[str], action: int, 
     episode["mask"] = info.get("action_mask")
     remark = f"{names[action]}: not possible here, it cost a step" if refused else names[action]
     for frame in info.get("returned", ()):
-        remark += f"; frame {frame['frame_id']} {'succeeded' if frame['success'] else 'failed'}"
+        # A player is told no more than an agent.
+        told = getattr(getattr(base, "domain", None), "verdicts", True)
+        verdict = ("succeeded" if frame["success"] else "failed") if told else "returned"
+        remark += f"; frame {frame['frame_id']} {verdict}"
     if terminated or truncated:
         episode["success"] = bool(info.get("is_success", terminated and float(reward) > 0))
         remark += "; " + _ending(episode)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rao_envs.core.canvas import Layer, Rect
+from rao_envs.core.lettering import Lettering
 from rao_envs.core.panel import PanelViewer
 from rao_envs.core.viewer import (
     FAILURE,
@@ -30,7 +31,6 @@ from rao_envs.core.viewer import (
 from rao_envs.longseq.band import (
     HIGHLIGHT,
     MATCH,
-    Lettering,
     Piece,
     Ruler,
     Span,

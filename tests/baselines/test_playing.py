@@ -118,3 +118,27 @@ def test_demo(rao: Callable[..., Any], tmp_path: Path) -> None:
     assert "What to try next" in again.err
     assert "maskable_ppo" in again.out
     assert json.loads((tmp_path / "demo" / "recursive_ppo" / "result.json").read_text())["seed"] == 0
+
+
+def test_more_actions_than_keys_are_typed_by_number_or_name(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    long = gym.make("RAO/LongSeq-1k-v0").unwrapped.action_names  # type: ignore[attr-defined]
+    assert playing.has_single_keys(NAMES)
+    assert not playing.has_single_keys(long)
+    table = playing.key_table(long)
+    assert [playing.parse(word, table) for word in ("12", "3", long[20])] == [[12], [3], [20]]
+    with pytest.raises(ValueError, match="'99' is no action"):
+        playing.parse("99", table)
+    assert playing.parse("00", playing.key_table(NAMES)) == [0, 0]  # keys in a row, where there is one for every action
+    shown = playing.legend(long, [index == 12 for index in range(len(long))])
+    assert f"[12] {long[12]}" in shown
+    assert long[11] not in shown
+    script(monkeypatch, "12")
+    done = rao("play", "LongSeq-1k", "--seed", 0, "--json")
+    assert done.json["actions"] == [long[12]]
+
+
+def test_a_player_is_not_told_what_an_agent_is_not(rao: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, "spawn_left\nwrite_0\nwrite_0\n")
+    done = rao("play", "Algebra-v0", "-e", "expressions=['(x + 1) - (2*x)']", "--seed", 0)
+    assert "frame 1 returned" in done.out
+    assert "succeeded" not in done.out

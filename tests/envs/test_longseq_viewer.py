@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pytest
 
 from rao_envs.core.canvas import Canvas
+from rao_envs.core.lettering import Lettering
 from rao_envs.core.viewer import FAILURE, SUCCESS, EpisodeView, FrameView, depth_color
-from rao_envs.longseq.band import HIGHLIGHT, MATCH, SKYLINE, Lettering, Piece, Ruler, flow, ticks
+from rao_envs.longseq.band import HIGHLIGHT, MATCH, SKYLINE, Piece, Ruler, flow, ticks
 from rao_envs.longseq.viewer import AnswerView, LongSeqView, LongSeqViewer, PageView, SpanView, draw_ansi, draw_rgb
 
 LABELS = {"l": "spawn_left", "r": "spawn_right"}

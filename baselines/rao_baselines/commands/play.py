@@ -31,6 +31,8 @@ def command(
 ) -> None:
     """Play by hand: move with w a s d or the arrow keys, spawn a sub-agent with i j k l, t for the target.
 
+    Where there are more actions than keys, type their numbers or names, several in a line if you like, and press Enter.
+
     [bold]Examples[/bold]
 
       rao play
@@ -46,17 +48,19 @@ def command(
     kwargs = parse_assignments(assignments or [])
     screen = sys.stderr if as_json else sys.stdout
     smart = screen.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    single_keys = smart and sys.stdin.isatty() and not lines and _has_termios()
     colors = smart and "NO_COLOR" not in os.environ
     made = _make(env_id, kwargs)
     names: Any = made.get_wrapper_attr("action_names")
+    few = playing.has_single_keys(names)
+    single_keys = smart and sys.stdin.isatty() and not lines and _has_termios() and few
     help_line = playing.legend(names)
 
     def draw(remark: str) -> str:
         if window:
             return remark
         picture = str(made.render())
-        return "\n".join([picture if colors else playing.strip_colors(picture), remark, help_line])
+        keys = help_line if few else playing.legend(names, made.unwrapped.action_masks())
+        return "\n".join([picture if colors else playing.strip_colors(picture), remark, keys])
 
     source: Any
     if window:
