@@ -52,8 +52,8 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for sweep in suite.sweeps
     }
     tables["headlines"] = lambda: headlines(results)
-    for path in sorted((results / "tuning").glob("recursive_ppo_*.json")):
-        study = path.stem.removeprefix("recursive_ppo_")
+    for path in (results / "tuning").glob("*.json"):
+        study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
         if "_by_hand" not in study:
             tables[f"tuning {study}"] = lambda study=study: tuning(results, study)  # type: ignore[misc]
     if name not in tables:
@@ -91,7 +91,7 @@ def headlines(results: Path) -> list[list[str]]:
     """A row per task that the suites put forward: the recursive agent, and the strongest monolithic agent that was trained."""
     rows = [["trained on", "scored on", "RecursivePPO", "the strongest trained monolithic agent"]]
     for suite_name, suite in SUITES.items():
-        if not suite.headlines:
+        if not suite.headlines or not (results / suite_name / "summary.json").is_file():
             continue
         summary = _summary(results, suite_name)
         found = summary["experiments"]
