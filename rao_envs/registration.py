@@ -40,6 +40,11 @@ TABLE = (
     Entry("LongSeq-nested-3k", 0, "nested.Nested", {"length": 3200}),
     Entry("LongSeq-nested-32k", 0, "nested.Nested", {"length": 32000}),
     Entry("LongSeq-nested", 0, "nested.Nested", {}),
+    Entry("Dialogue-5turn", 0, "dialogue.Dialogue", {"turns": 5, "domains": 2}),
+    Entry("Dialogue-10turn", 0, "dialogue.Dialogue", {"turns": 10, "domains": 3}),
+    Entry("Dialogue-20turn", 0, "dialogue.Dialogue", {"turns": 20, "domains": (5, 6), "cities": 2}),
+    Entry("Dialogue-40turn", 0, "dialogue.Dialogue", {"turns": 40, "domains": (9, 12), "cities": (3, 4)}),
+    Entry("Dialogue", 0, "dialogue.Dialogue", {}),
 )
 
 

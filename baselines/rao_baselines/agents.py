@@ -48,7 +48,8 @@ def _make_solver(env_id: str, env_kwargs: dict[str, Any]) -> Any:
     if module.startswith("rao_envs."):
         reference = importlib.import_module(module.rpartition(".")[0] + ".reference")
         if hasattr(reference, name):
-            return getattr(reference, name)()
+            solver = getattr(reference, name)
+            return solver(**{**gym.spec(env_id).kwargs, **env_kwargs}) if getattr(solver, "reads_options", False) else solver()
     raise UserError(f"there is no scripted solver for {env_id}")
 
 

@@ -29,6 +29,7 @@ import rao_envs
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.env import RecursiveEnv
 from rao_envs.core.vector import RecursiveVectorEnv
+from rao_envs.dialogue.ontology import trip_ontology
 from rao_envs.maze.env import MazeEnv
 from tests.envs import third_party
 from tests.envs.tree_model import TreeModel
@@ -46,6 +47,14 @@ S.#....
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 QUERIES = ("needle", "count", "max", "keys", "topk", "pairs", "majority")
 NESTED = "[MAX 2 9 [MIN 4 7 [SUM 5 6 1 2]] 0 [SUM 1 [MIN 3 8]]]"
+
+TRIP = trip_ontology()
+HOTEL = {"domain": "hotel", "constraints": {"price": "cheap", "area": "centre"}, "flexible": ["price", "area"]}
+DINNER = {"domain": "restaurant", "constraints": {"day": {"same_as": "hotel"}}}
+TRIPS = [
+    {"stops": [{"city": "Lisbon", "domains": [HOTEL, DINNER]}, {"city": "Bergen", "domains": [HOTEL]}]},
+    {"stops": [{"city": "Ljubljana", "domains": [HOTEL]}]},
+]
 
 
 class Case(NamedTuple):
@@ -95,6 +104,12 @@ VARIANTS = [
     Case("RAO/LongSeq-nested-320-v0", {"view": "raw"}),
     Case("RAO/LongSeq-nested-v0", {"length": (8, 60), "view": "raw", "stack": 2, "window": 5, "feedback": "dense"}),
     Case("RAO/LongSeq-nested-v0", {"text": [NESTED, "[MAX 2 9]"], "slots": 2, "modulus": 10, "feedback": "dense"}),
+    Case("RAO/Dialogue-10turn-v0", {"feedback": "dense"}),
+    Case("RAO/Dialogue-10turn-v0", {"spawn": False, "feedback": "dense"}),
+    Case("RAO/Dialogue-20turn-v0", {"dependency": 1.0, "feedback": "dense"}),
+    Case("RAO/Dialogue-v0", {"turns": 12, "domains": (2, 7), "cities": (1, 3), "constraints": (1, 4), "window": 3, "feedback": "dense"}),
+    Case("RAO/Dialogue-v0", {"ontology": TRIP, "turns": 7, "max_depth": 1, "domains": 4, "cities": (1, 2), "feedback": "dense"}),
+    Case("RAO/Dialogue-v0", {"ontology": TRIP, "goals": TRIPS, "feedback": "dense"}),
     Case("Test/RangeMax-8-v0", {"feedback": "dense"}),
     Case("Test/RangeMax-27-v0", {"feedback": "dense", "max_depth": 2}),
     Case("Test/RangeMax-8-v0", {"spawn": False}),

@@ -1,0 +1,1 @@
+"""The Dialogue family."""
