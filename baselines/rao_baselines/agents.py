@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,11 +84,15 @@ def find_model(name: str) -> Path:
         UserError: there is none.
     """
     path = Path(name)
-    shipped = models_folder() / f"{path.name}.zip"
-    for candidate in (path, path / "model.zip", path.with_name(path.name + ".zip"), *([shipped] if name == path.name else [])):
-        if candidate.is_file():
+    candidates = [path, path / "model.zip"]
+    if path.name:  # "", "." and "/" have none
+        candidates.append(path.with_name(path.name + ".zip"))
+    if name and name == path.name:
+        candidates.append(models_folder() / f"{name}.zip")
+    for candidate in candidates:
+        if os.path.isfile(candidate):  # unlike Path.is_file it takes any text, however long
             return candidate
-    if path.is_dir():
+    if os.path.isdir(path):
         if (path / "checkpoint.zip").is_file():
             raise UserError(f"the run in {path} is unfinished: go on with it by `rao train ... --out {path} --resume`")
         raise UserError(f"{path} is a folder without model.zip")

@@ -22,7 +22,7 @@ from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
 from rao_baselines.provenance import provenance
-from rao_baselines.runs import RunFolder, read_json, write_json
+from rao_baselines.runs import RunFolder, check_folder, read_json, write_json
 from rao_baselines.spec import TrainSpec, check_spec, training_seed
 from rao_envs import Evaluation
 
@@ -104,12 +104,14 @@ def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: b
         if not folder.config.is_file():
             raise UserError(f"{folder.path} holds no run to resume; leave --resume out to start one")
         _check_same(folder, config)
+        check_folder(folder.path)
         return
     if folder.config.is_file() and not overwrite:
         state = "a finished run" if folder.finished else "an unfinished run"
         raise UserError(
             f"{folder.path} already holds {state}: pass --resume to go on with it, --overwrite to start again, or another --out"
         )
+    check_folder(folder.path)
     for path in (folder.result, folder.curve, folder.model, folder.checkpoint):
         path.unlink(missing_ok=True)
     write_json(folder.config, config)

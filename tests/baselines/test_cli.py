@@ -211,3 +211,57 @@ def test_help_is_quick() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+# -- places that cannot be used ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "a\0b", "x" * 5000])
+def test_an_agent_by_an_odd_name_is_an_error_for_people(rao: Rao, name: str) -> None:
+    failed = rao("evaluate", name, "Maze-5x5")
+    assert failed.code == 2
+    assert failed.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "random", "Maze-5x5", "--seeds", 2, "--records"),
+        ("train", "a2c", "Maze-5x5", *tiny_options("a2c"), "--out"),
+        ("tune", "a2c", "Maze-5x5", "--trials", 1, "--steps", 100, "--out"),
+        ("bench", "speed", "--quick", "--duration", 0.01, "--out"),
+        ("bench", "maze", "recursive_ppo", "--scale", 0.001, "--out"),
+        ("play", "Maze-5x5", "--gif"),
+        ("plot", "nothing", "--out"),
+    ],
+    ids=lambda command: " ".join(map(str, command[:2])),
+)
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_a_place_that_cannot_be_written_is_said_before_the_work(rao: Rao, tmp_path: Path, command: tuple[Any, ...], below: str) -> None:
+    taken = tmp_path / "tåken"
+    taken.write_text("a file where a folder should be")
+    # Where a file is to be written, a file in its place is no obstacle: what is in the way lies above it.
+    failed = rao(*command, "--json" if command[0] != "plot" else "--greedy", *command[-1:], taken / (below or "name"))
+    assert failed.code == 2
+    assert "cannot write into the folder" in failed.err
+    assert "tåken" in failed.err
+    assert taken.read_text() == "a file where a folder should be"
+
+
+def test_a_failing_disk_is_no_traceback(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rao_envs.Evaluation.save", full)
+    failed = rao("evaluate", "random", "Maze-5x5", "--seeds", 2, "--records", tmp_path, "--json")
+    assert failed.code == 1
+    assert "No space left on device" in failed.json["error"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_pictures_on_a_terminal_without_their_signs(encoding: str) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "rao_baselines.cli", "solve", "Maze-5x5", "--agent", "solver"]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert b"SUCCESS" in done.stdout
