@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,14 @@ from gymnasium import spaces
 from rao_baselines.errors import UserError, nearest
 from rao_baselines.places import models_folder
 from rao_baselines.runs import read_json
+from rao_envs.core.env import RecursiveEnv
 
 if TYPE_CHECKING:
     from rao_baselines.evaluation import Model
+
+
+FOR_EVERY_FAMILY = frozenset(inspect.signature(RecursiveEnv).parameters)
+"""Keyword arguments that say nothing about a family's tasks: spawn, feedback, budget, max_depth, render_mode."""
 
 
 class Builtin(NamedTuple):
@@ -42,15 +48,40 @@ def _make_random(env_id: str, env_kwargs: dict[str, Any]) -> Any:
 
 
 def _make_solver(env_id: str, env_kwargs: dict[str, Any]) -> Any:
-    """The family's scripted solver, from `rao_envs.<family>.reference`."""
-    entry = gym.spec(env_id).entry_point
-    module = entry.partition(":")[0] if isinstance(entry, str) else ""
+    """The family's scripted solver, from `rao_envs.<family>.reference`, for the environment with these arguments.
+
+    Raises:
+        UserError: there is none, or not for these arguments.
+    """
+    spec = gym.spec(env_id)
+    module = spec.entry_point.partition(":")[0] if isinstance(spec.entry_point, str) else ""
     name = "RecursiveSolver" if env_kwargs.get("spawn", True) else "MonolithicSolver"
     if module.startswith("rao_envs."):
         reference = importlib.import_module(module.rpartition(".")[0] + ".reference")
         if hasattr(reference, name):
-            return getattr(reference, name)()
+            solver = getattr(reference, name)
+            try:
+                return solver(**_taken_by(solver, spec.kwargs | env_kwargs))
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{env_id} cannot be made with {env_kwargs}: {_refusal(env_id, env_kwargs) or error}") from error
     raise UserError(f"there is no scripted solver for {env_id}")
+
+
+def _refusal(env_id: str, env_kwargs: dict[str, Any]) -> str:
+    """What the environment itself has against its arguments: it names those that it takes, as a solver does not."""
+    try:
+        gym.make(env_id, **env_kwargs).close()
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _taken_by(solver: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of an environment's arguments that its solver must know: how wide windows and values are decides how to read them."""
+    parameters = inspect.signature(solver).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return {key: value for key, value in arguments.items() if key not in FOR_EVERY_FAMILY}
+    return {key: value for key, value in arguments.items() if key in parameters}
 
 
 BUILTINS = {

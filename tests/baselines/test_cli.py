@@ -265,3 +265,38 @@ def test_pictures_on_a_terminal_without_their_signs(encoding: str) -> None:
     done = subprocess.run(command, capture_output=True, env=environment, timeout=240)
     assert done.returncode == 0, done.stderr
     assert b"SUCCESS" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("Algebra-depth2", "polynomial=true"),
+        ("Algebra-depth2", "modulus=7"),
+        ("Algebra-depth2", "slots=3"),
+        ("LongSeq-1k", "window=300"),
+        ("LongSeq-1k", "pointers=2", "spawn=false"),
+        ("LongSeq-nested-320", "view=raw"),
+        ("Rewrite", "rules=[expand,factor]"),
+        ("LongSeq-cloze-test",),
+        ("LongSeq-cloze-test", "spawn=false"),
+    ],
+    ids=" ".join,
+)
+def test_the_solver_reads_what_the_options_make_of_an_environment(rao: Rao, task: tuple[str, ...]) -> None:
+    env_id, *assignments = task
+    done = rao("evaluate", "solver", env_id, "--seeds", 5, "--json", *(word for text in assignments for word in ("-e", text)))
+    assert done.code == 0, done.err
+    score = done.json["results"]["greedy"]["success"]
+    assert score == 1.0 or env_id == "Rewrite"  # two rules do not solve everything
+
+
+def test_a_solver_for_arguments_that_do_not_exist_names_those_that_do(rao: Rao) -> None:
+    failed = rao("evaluate", "solver", "LongSeq-nested-320", "--seeds", 2, "-e", "sltos=3")
+    assert failed.code == 2
+    assert "Did you mean 'slots'" in failed.err
+
+
+def test_a_missing_module_of_ours_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rao_envs.maze.reference", None)
+    with pytest.raises(ImportError):
+        main(["evaluate", "solver", "Maze-5x5", "--seeds", "1"])
