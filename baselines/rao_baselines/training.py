@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import gymnasium as gym
 import torch as th
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
@@ -74,9 +75,11 @@ def train(
     spawn = algorithm.spawn if settings.spawn is None else settings.spawn
     folder = RunFolder(spec.folder())
     config = {"spec": asdict(spec) | {"out": None}, "settings": settings.as_dict(), "spawn": spawn}
+    scorer = _Scorer(spec, settings, spawn)
+    scorer.check()
     if resume and folder.finished:
         _check_same(folder, config)
-        return _score_further(spec, _Scorer(spec, settings, spawn), folder)
+        return _score_further(spec, scorer, folder)
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
     env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
@@ -154,11 +157,28 @@ class _Scorer:
         self.task = parse_task(spec.scored_on or spec.env_id)
         self.transfer = {text: parse_task(text) for text in spec.transfer}
 
+    def check(self) -> None:
+        """Look at every task before the training, not after hours of it.
+
+        Raises:
+            UserError: one that cannot be made, or whose actions or observations are not those of the training.
+        """
+        trained = _spaces(self.spec.env_id, self.env_kwargs)
+        for task in (self.task, *self.transfer.values()):
+            found = _spaces(task.env_id, self.arguments(task))
+            for what, ours, theirs in zip(("acts in", "sees"), trained, found, strict=True):
+                if ours != theirs:
+                    raise UserError(f"an agent trained on {self.spec.env_id} cannot be scored on {task.env_id}: it {what} {ours}")
+
+    def arguments(self, task: Task) -> dict[str, Any]:
+        """The keyword arguments that `task` is made with."""
+        if task.kwargs is None:
+            return self.env_kwargs
+        return task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+
     def score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
         """`model` on `task`, over the fixed seeds."""
-        kwargs = self.env_kwargs
-        if task.kwargs is not None:
-            kwargs = task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        kwargs = self.arguments(task)
         seeds = evaluation_seeds(episodes, self.spec.first_seed)
         return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
 
@@ -166,6 +186,16 @@ class _Scorer:
         """The final model on `tasks`, some of those in the specification's `transfer`."""
         episodes = self.spec.transfer_episodes or self.spec.final_episodes
         return {text: {mode: full(self.score(model, self.transfer[text], episodes, mode)) for mode in MODES} for text in tasks}
+
+
+def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Actions and observations of an environment."""
+    try:
+        env = gym.make(env_id, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{env_id} cannot be made with {kwargs}: {error}") from error
+    env.close()
+    return env.action_space, env.observation_space
 
 
 def _score_further(spec: TrainSpec, scorer: _Scorer, folder: RunFolder) -> dict[str, Any]:
