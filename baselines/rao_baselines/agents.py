@@ -13,7 +13,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from rao_baselines.errors import UserError, nearest
-from rao_baselines.places import models_folder
+from rao_baselines.places import shipped_models
 from rao_baselines.runs import read_json
 from rao_envs.core.env import RecursiveEnv
 
@@ -119,7 +119,7 @@ def find_model(name: str) -> Path:
     if path.name:  # "", "." and "/" have none
         candidates.append(path.with_name(path.name + ".zip"))
     if name and name == path.name:
-        candidates.append(models_folder() / f"{name}.zip")
+        candidates.append(shipped_models() / f"{name}.zip")
     for candidate in candidates:
         if os.path.isfile(candidate):  # unlike Path.is_file it takes any text, however long
             return candidate

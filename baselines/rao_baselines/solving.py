@@ -12,7 +12,7 @@ from rao_baselines.agents import Loaded, fit, load_agent, load_model
 from rao_baselines.environments import resolve_id
 from rao_baselines.errors import UserError
 from rao_baselines.evaluation import score
-from rao_baselines.places import models_folder
+from rao_baselines.places import shipped_models
 from rao_baselines.runs import read_json
 from rao_envs.core.env import RecursiveEnv
 
@@ -49,7 +49,7 @@ def choose_agent(name: str | None, env_id: str, env_kwargs: dict[str, Any]) -> L
     """
     if name is not None:
         return load_agent(name, env_id, env_kwargs)
-    for path in sorted(models_folder().glob("recursive_ppo*.zip")):
+    for path in sorted(shipped_models().glob("recursive_ppo*.zip")):
         try:
             loaded = fit(load_model(path), path, env_id, env_kwargs)
         except UserError:

@@ -15,7 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.vec_env import VecEnv
 
-from rao_agents import load_safely, save_safely
+from rao_agents import ModelFileError, load_safely, save_safely
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
 from rao_baselines.environments import Task, environment_arguments, is_recursive, make_training_env, parse_task, resolve_id
@@ -139,7 +139,10 @@ def _model(
     """A new model, or the checkpoint's; and what the run already had (empty for a new one)."""
     log = str(folder.path / "tensorboard") if spec.tensorboard else None
     if resume and folder.checkpoint.is_file():
-        model: BaseAlgorithm = load_safely(folder.checkpoint, env, device=spec.device, force_reset=False, with_training_state=True)
+        try:
+            model: BaseAlgorithm = load_safely(folder.checkpoint, env, device=spec.device, force_reset=False, with_training_state=True)
+        except ModelFileError as error:
+            raise UserError(f"the run cannot be resumed: {error}; start it again with --overwrite") from error
         saved = read_json(folder.curve)
         return model, {
             "points": [point for point in saved["points"] if point["steps"] <= model.num_timesteps],
@@ -203,7 +206,11 @@ def _score_further(spec: TrainSpec, scorer: _Scorer, folder: RunFolder) -> dict[
     result: dict[str, Any] = read_json(folder.result)
     missing = [text for text in spec.transfer if text not in result["transfer"]]
     if missing:
-        result["transfer"] |= scorer.further(load_safely(folder.model, device=spec.device), missing)
+        try:
+            model: BaseAlgorithm = load_safely(folder.model, device=spec.device)
+        except ModelFileError as error:
+            raise UserError(f"the finished run cannot be scored on more: {error}") from error
+        result["transfer"] |= scorer.further(model, missing)
         commit = provenance(spec.threads)["commit"]
         result["scored_later"] = result.get("scored_later", {}) | dict.fromkeys(missing, commit)
         write_json(folder.result, result)

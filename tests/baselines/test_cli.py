@@ -300,3 +300,15 @@ def test_a_missing_module_of_ours_is_not_taken_for_a_missing_package(monkeypatch
     monkeypatch.setitem(sys.modules, "rao_envs.maze.reference", None)
     with pytest.raises(ImportError):
         main(["evaluate", "solver", "Maze-5x5", "--seeds", "1"])
+
+
+def test_an_installed_package_brings_its_models(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel has them inside (`.ci/check_wheel.py`), where there is no source tree beside."""
+    from rao_baselines import places
+
+    (tmp_path / "rao_baselines").mkdir()
+    (tmp_path / "rao_baselines" / "trained").symlink_to(places.models_folder().resolve())
+    monkeypatch.setattr(places, "__file__", str(tmp_path / "rao_baselines" / "places.py"))
+    assert places.source_root() is None
+    assert rao("evaluate", "recursive_ppo", "Maze-5x5", "--seeds", 2, "--json").code == 0
+    assert rao("solve", "Algebra", "--expression", "x + 1", "--json").json["agent"] == "recursive_ppo_algebra"

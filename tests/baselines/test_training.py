@@ -204,3 +204,15 @@ def test_spawn_among_the_environments_arguments_is_not_silently_replaced(tmp_pat
     with pytest.raises(UserError, match="spawn=false as a setting of its own"):
         train(tiny("recursive_ppo", tmp_path / "run", overrides={"env_kwargs.spawn": False}))
     assert train(tiny("recursive_ppo", tmp_path / "run", overrides={"spawn": False}))["spawn"] is False
+
+
+def test_a_damaged_checkpoint_or_model_is_an_error_for_people(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        train(tiny("ppo", tmp_path), should_stop=lambda: True)
+    (tmp_path / "checkpoint.zip").write_bytes(b"half of a file")
+    with pytest.raises(UserError, match=r"cannot be resumed: .*checkpoint.zip .*--overwrite"):
+        train(tiny("ppo", tmp_path), resume=True)
+    train(tiny("ppo", tmp_path), overwrite=True)
+    (tmp_path / "model.zip").write_bytes(b"half of a file")
+    with pytest.raises(UserError, match=r"cannot be scored on more: .*model.zip"):
+        train(tiny("ppo", tmp_path, transfer=["RAO/Maze-10x10-v0"]), resume=True)
