@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,17 @@ def test_an_installed_package_brings_its_models(rao: Rao, tmp_path: Path, monkey
     assert places.source_root() is None
     assert rao("evaluate", "recursive_ppo", "Maze-5x5", "--seeds", 2, "--json").code == 0
     assert rao("solve", "Algebra", "--expression", "x + 1", "--json").json["agent"] == "recursive_ppo_algebra"
+
+
+@pytest.mark.filterwarnings("error:No artists")
+def test_the_demo_draws_returns_where_an_environment_knows_no_success(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rao_baselines.commands import demo
+    from rao_baselines.training import train
+
+    def here(specs: Any, jobs: int, as_json: bool) -> list[Any]:
+        return [train(replace(spec, eval_episodes=2, final_episodes=2)) for spec in specs]
+
+    monkeypatch.setattr(demo, "_train", here)
+    done = rao("demo", "--env", "CartPole-v1", "--steps", 60, "--out", tmp_path / "demo", "--json")
+    assert done.code == 0, done.err
+    assert "return on fixed seeds" in (tmp_path / "demo" / "curves.svg").read_text()
