@@ -57,6 +57,10 @@ def check_contents(wheel: Path) -> None:
         names = archive.namelist()
     wanted = [f"{root}/{name}" for root in ROOTS for name in ("__init__.py", "py.typed")]
     missing = [name for name in wanted if name not in names]
+    # What `rao solve` and `rao evaluate` offer by name must be there for people who have no source tree.
+    missing += [
+        name for name in ("rao_baselines/trained/recursive_ppo.zip", "rao_baselines/trained/recursive_ppo.json") if name not in names
+    ]
     if not any(name.startswith("rao_baselines/configs/") and name.endswith((".yml", ".yaml")) for name in names):
         missing.append("rao_baselines/configs/*.yml")
     if missing:

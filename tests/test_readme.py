@@ -1,4 +1,4 @@
-"""The README's code does what it says: its blocks run as written, on fewer steps."""
+"""The code in README and docs does what it says: its blocks run as written, on fewer steps; and no link leads nowhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+if not (ROOT / "rao_envs" / "dialogue").is_dir():  # a page that is ahead of its family
+    PAGES = [page for page in PAGES if page.name != "ontologies.md"]
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
@@ -27,3 +31,29 @@ def test_there_are_blocks_to_run() -> None:
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text(encoding="utf-8")))
 def test_linked_files_exist(target: str) -> None:
     assert (README.parent / target).exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*latest versioned environment.*:UserWarning")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write a file
+    namespace = {"__name__": page.stem}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        exec(compile(block.replace("400_000, progress_bar=True", "4096"), str(page), "exec"), namespace)
+
+
+def _anchors(page: Path) -> set[str]:
+    """What GitHub calls a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [README, ROOT / "CONTRIBUTING.md", ROOT / "baselines/configs/README.md", *PAGES], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        there = page.parent / target if target else page
+        assert there.exists(), link
+        assert not anchor or anchor in _anchors(there), link

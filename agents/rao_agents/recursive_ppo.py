@@ -131,6 +131,9 @@ class RecursivePPO(MaskablePPO):
                 raise ValueError(f"{name} must be a finite number, got {value}")
         if depth_weighting < 0:
             raise ValueError(f"depth_weighting must be at least 0, got {depth_weighting}")
+        for name, count in (("n_steps", n_steps), ("n_epochs", n_epochs)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, or None for whole rollouts, got {batch_size}")
         super().__init__(

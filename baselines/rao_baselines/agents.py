@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,11 +13,16 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from rao_baselines.errors import UserError, nearest
-from rao_baselines.places import models_folder
+from rao_baselines.places import shipped_models
 from rao_baselines.runs import read_json
+from rao_envs.core.env import RecursiveEnv
 
 if TYPE_CHECKING:
     from rao_baselines.evaluation import Model
+
+
+FOR_EVERY_FAMILY = frozenset(inspect.signature(RecursiveEnv).parameters)
+"""Keyword arguments that say nothing about a family's tasks: spawn, feedback, budget, max_depth, render_mode."""
 
 
 class Builtin(NamedTuple):
@@ -41,16 +48,40 @@ def _make_random(env_id: str, env_kwargs: dict[str, Any]) -> Any:
 
 
 def _make_solver(env_id: str, env_kwargs: dict[str, Any]) -> Any:
-    """The family's scripted solver, from `rao_envs.<family>.reference`."""
-    entry = gym.spec(env_id).entry_point
-    module = entry.partition(":")[0] if isinstance(entry, str) else ""
+    """The family's scripted solver, from `rao_envs.<family>.reference`, for the environment with these arguments.
+
+    Raises:
+        UserError: there is none, or not for these arguments.
+    """
+    spec = gym.spec(env_id)
+    module = spec.entry_point.partition(":")[0] if isinstance(spec.entry_point, str) else ""
     name = "RecursiveSolver" if env_kwargs.get("spawn", True) else "MonolithicSolver"
     if module.startswith("rao_envs."):
         reference = importlib.import_module(module.rpartition(".")[0] + ".reference")
         if hasattr(reference, name):
             solver = getattr(reference, name)
-            return solver(**{**gym.spec(env_id).kwargs, **env_kwargs}) if getattr(solver, "reads_options", False) else solver()
+            try:
+                return solver(**_taken_by(solver, spec.kwargs | env_kwargs))
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{env_id} cannot be made with {env_kwargs}: {_refusal(env_id, env_kwargs) or error}") from error
     raise UserError(f"there is no scripted solver for {env_id}")
+
+
+def _refusal(env_id: str, env_kwargs: dict[str, Any]) -> str:
+    """What the environment itself has against its arguments: it names those that it takes, as a solver does not."""
+    try:
+        gym.make(env_id, **env_kwargs).close()
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _taken_by(solver: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of an environment's arguments that its solver must know: how wide windows and values are decides how to read them."""
+    parameters = inspect.signature(solver).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return {key: value for key, value in arguments.items() if key not in FOR_EVERY_FAMILY}
+    return {key: value for key, value in arguments.items() if key in parameters}
 
 
 BUILTINS = {
@@ -84,11 +115,15 @@ def find_model(name: str) -> Path:
         UserError: there is none.
     """
     path = Path(name)
-    shipped = models_folder() / f"{path.name}.zip"
-    for candidate in (path, path / "model.zip", path.with_name(path.name + ".zip"), *([shipped] if name == path.name else [])):
-        if candidate.is_file():
+    candidates = [path, path / "model.zip"]
+    if path.name:  # "", "." and "/" have none
+        candidates.append(path.with_name(path.name + ".zip"))
+    if name and name == path.name:
+        candidates.append(shipped_models() / f"{name}.zip")
+    for candidate in candidates:
+        if os.path.isfile(candidate):  # unlike Path.is_file it takes any text, however long
             return candidate
-    if path.is_dir():
+    if os.path.isdir(path):
         if (path / "checkpoint.zip").is_file():
             raise UserError(f"the run in {path} is unfinished: go on with it by `rao train ... --out {path} --resume`")
         raise UserError(f"{path} is a folder without model.zip")

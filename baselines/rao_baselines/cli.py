@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: those after the program's name; None takes the process's own.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # Pictures are drawn with signs that an old code page lacks (Windows, where output goes to a file or pipe): a question mark
+        # is better than no output at all.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app = make_app()
     except ImportError as error:
@@ -34,9 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (StoppedError, KeyboardInterrupt) as stop:
         _fail(str(stop) or "stopped", "stopped", "--json" in arguments)
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except OSError as error:  # a full disk, a folder that went away: for people, not for a traceback
+        _fail(str(error), "error", "--json" in arguments)
+        raise SystemExit(EXIT_FAILED) from None
     except ImportError as error:
         # A command's own needs, which `--help` can do without.
-        if "rao_baselines" in str(error):
+        if (error.name or "").startswith(("rao_baselines", "rao_agents", "rao_envs")):  # a slip of ours, which no package repairs
             raise
         _fail(NEEDS.format(error=error), "error", "--json" in arguments)
         raise SystemExit(EXIT_FAILED) from None

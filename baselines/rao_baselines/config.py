@@ -168,6 +168,8 @@ def _check_argument(algorithm: Algorithm, key: str, value: Any) -> Any:
         return value
     if isinstance(value, str):
         raise UserError(f"{key} cannot be the text {value!r}; schedules work for {', '.join(SCHEDULED)} only")
+    if key in ("n_steps", "n_epochs"):  # none would end in an error deep inside Stable-Baselines3
+        return _whole(key, value)
     default = inspect.signature(algorithm.load().__init__).parameters[key].default
     if isinstance(default, bool) and not isinstance(value, bool):
         raise UserError(f"{key} must be true or false, got {value!r}")

@@ -69,6 +69,9 @@ def is_recursive(env_id: str) -> bool:
 def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[str, Any]:
     """Keyword arguments of the environment itself, as evaluation needs them too (feedback left out: it changes no score)."""
     arguments = dict(settings.env_kwargs)
+    if "spawn" in arguments and is_recursive(env_id):
+        value = str(arguments["spawn"]).lower()
+        raise UserError(f"write spawn={value} as a setting of its own, not in env_kwargs: there it would be replaced by the algorithm's")
     if is_recursive(env_id):
         arguments["spawn"] = spawn
     return arguments

@@ -18,9 +18,15 @@ def results_folder() -> Path:
 
 
 def models_folder() -> Path:
-    """For small trained models."""
+    """Where small trained models are written."""
     root = source_root()
     return relative(root / "baselines" / "models") if root else Path("rao-results") / "models"
+
+
+def shipped_models() -> Path:
+    """Where the trained models are that come with this package: in the source tree, or inside the package once installed."""
+    inside = Path(__file__).parent / "trained"  # not "models", which is a module
+    return inside if inside.is_dir() else models_folder()
 
 
 def images_folder() -> Path:

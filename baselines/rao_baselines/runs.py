@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from rao_baselines.errors import UserError
+from rao_envs.core.arguments import quoted_path
 
 
 class RunFolder:
@@ -34,6 +36,31 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run has its result."""
         return self.result.is_file()
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder if it is not there. Asked before the work whose results go into it, which may take hours.
+
+    Raises:
+        UserError: it cannot be made, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise UserError(f"cannot write into the folder {quoted_path(folder)}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def check_file(path: Path) -> None:
+    """As `check_folder`, for one file.
+
+    Raises:
+        UserError: it is a folder, or cannot be written where it is to be.
+    """
+    if path.is_dir():
+        raise UserError(f"{quoted_path(path)} is a folder; name a file in it")
+    check_folder(path.parent)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -11,7 +12,8 @@ from rao_baselines.agents import Loaded, fit, load_agent, load_model
 from rao_baselines.environments import resolve_id
 from rao_baselines.errors import UserError
 from rao_baselines.evaluation import score
-from rao_baselines.places import models_folder
+from rao_baselines.places import shipped_models
+from rao_baselines.runs import read_json
 from rao_envs.core.env import RecursiveEnv
 
 
@@ -40,19 +42,32 @@ class Solution(NamedTuple):
 
 
 def choose_agent(name: str | None, env_id: str, env_kwargs: dict[str, Any]) -> Loaded:
-    """The agent called `name`, or by default the shipped model that fits the environment, or else the family's scripted solver.
+    """The agent called `name`, or by default the shipped model that has learned this, or else the family's scripted solver.
 
     Raises:
         UserError: there is none.
     """
     if name is not None:
         return load_agent(name, env_id, env_kwargs)
-    for path in sorted(models_folder().glob("recursive_ppo*.zip")):
+    for path in sorted(shipped_models().glob("recursive_ppo*.zip")):
         try:
-            return fit(load_model(path), path, env_id, env_kwargs)
+            loaded = fit(load_model(path), path, env_id, env_kwargs)
         except UserError:
             continue
+        if _skills(env_id, loaded.env_kwargs) <= _learned(path):
+            return loaded
     return load_agent("solver", env_id, env_kwargs)
+
+
+def _skills(env_id: str, env_kwargs: dict[str, Any]) -> frozenset[str]:
+    made: Any = gym.make(env_id, **env_kwargs).unwrapped
+    return frozenset(made.domain.skills())
+
+
+def _learned(path: Path) -> frozenset[str]:
+    """The kinds of question that the model in `path` met in training. Spaces alone do not tell: an agent sees others, and guesses."""
+    trained = read_json(path.with_suffix(".json"))
+    return _skills(trained["env_id"], trained["settings"]["env_kwargs"])
 
 
 def solve(env: str, env_kwargs: dict[str, Any], *, agent: str | None = None, seed: int = 0, greedy: bool = True) -> Solution:

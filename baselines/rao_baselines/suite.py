@@ -12,7 +12,7 @@ from rao_baselines import statistics
 from rao_baselines.errors import UserError, did_you_mean
 from rao_baselines.experiments import Experiment, Suite
 from rao_baselines.pool import Event, run_all
-from rao_baselines.runs import RunFolder, read_json, slug, write_json
+from rao_baselines.runs import RunFolder, check_folder, read_json, slug, write_json
 from rao_baselines.spec import TrainSpec
 
 MODES = ("greedy", "sampled")
@@ -71,6 +71,7 @@ def run_suite(
     todo = [(row, spec) for row, spec in runs if not _complete(result_path(out, row, spec.seed), spec)]
     # First seeds first: after a while there is something to see of every experiment.
     todo.sort(key=lambda run: run[1].seed)
+    check_folder(out)
     on_start(todo)
 
     def note(event: Event) -> None:

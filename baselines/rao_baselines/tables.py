@@ -102,7 +102,8 @@ def headlines(results: Path) -> list[list[str]]:
             other = ""
             if best is not None:
                 other = _score(best, task) + (f" ({best['label']}, {_effort(best)})" if position == 0 else "")
-            rows.append([first, scored_on, f"**{_score(recursive, task)}**", other])
+            own = _score(recursive, task)
+            rows.append([first, scored_on, f"**{own}**" if own else "", other])
     return rows
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import gymnasium as gym
 import torch as th
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
@@ -14,7 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.vec_env import VecEnv
 
-from rao_agents import load_safely, save_safely
+from rao_agents import ModelFileError, load_safely, save_safely
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
 from rao_baselines.environments import Task, environment_arguments, is_recursive, make_training_env, parse_task, resolve_id
@@ -22,7 +23,7 @@ from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
 from rao_baselines.provenance import provenance
-from rao_baselines.runs import RunFolder, read_json, write_json
+from rao_baselines.runs import RunFolder, check_folder, read_json, write_json
 from rao_baselines.spec import TrainSpec, check_spec, training_seed
 from rao_envs import Evaluation
 
@@ -74,9 +75,11 @@ def train(
     spawn = algorithm.spawn if settings.spawn is None else settings.spawn
     folder = RunFolder(spec.folder())
     config = {"spec": asdict(spec) | {"out": None}, "settings": settings.as_dict(), "spawn": spawn}
+    scorer = _Scorer(spec, settings, spawn)
+    scorer.check()
     if resume and folder.finished:
         _check_same(folder, config)
-        return _score_further(spec, _Scorer(spec, settings, spawn), folder)
+        return _score_further(spec, scorer, folder)
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
     env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
@@ -104,12 +107,14 @@ def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: b
         if not folder.config.is_file():
             raise UserError(f"{folder.path} holds no run to resume; leave --resume out to start one")
         _check_same(folder, config)
+        check_folder(folder.path)
         return
     if folder.config.is_file() and not overwrite:
         state = "a finished run" if folder.finished else "an unfinished run"
         raise UserError(
             f"{folder.path} already holds {state}: pass --resume to go on with it, --overwrite to start again, or another --out"
         )
+    check_folder(folder.path)
     for path in (folder.result, folder.curve, folder.model, folder.checkpoint):
         path.unlink(missing_ok=True)
     write_json(folder.config, config)
@@ -134,7 +139,10 @@ def _model(
     """A new model, or the checkpoint's; and what the run already had (empty for a new one)."""
     log = str(folder.path / "tensorboard") if spec.tensorboard else None
     if resume and folder.checkpoint.is_file():
-        model: BaseAlgorithm = load_safely(folder.checkpoint, env, device=spec.device, force_reset=False, with_training_state=True)
+        try:
+            model: BaseAlgorithm = load_safely(folder.checkpoint, env, device=spec.device, force_reset=False, with_training_state=True)
+        except ModelFileError as error:
+            raise UserError(f"the run cannot be resumed: {error}; start it again with --overwrite") from error
         saved = read_json(folder.curve)
         return model, {
             "points": [point for point in saved["points"] if point["steps"] <= model.num_timesteps],
@@ -152,11 +160,28 @@ class _Scorer:
         self.task = parse_task(spec.scored_on or spec.env_id)
         self.transfer = {text: parse_task(text) for text in spec.transfer}
 
+    def check(self) -> None:
+        """Look at every task before the training, not after hours of it.
+
+        Raises:
+            UserError: one that cannot be made, or whose actions or observations are not those of the training.
+        """
+        trained = _spaces(self.spec.env_id, self.env_kwargs)
+        for task in (self.task, *self.transfer.values()):
+            found = _spaces(task.env_id, self.arguments(task))
+            for what, ours, theirs in zip(("acts in", "sees"), trained, found, strict=True):
+                if ours != theirs:
+                    raise UserError(f"an agent trained on {self.spec.env_id} cannot be scored on {task.env_id}: it {what} {ours}")
+
+    def arguments(self, task: Task) -> dict[str, Any]:
+        """The keyword arguments that `task` is made with."""
+        if task.kwargs is None:
+            return self.env_kwargs
+        return task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+
     def score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
         """`model` on `task`, over the fixed seeds."""
-        kwargs = self.env_kwargs
-        if task.kwargs is not None:
-            kwargs = task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        kwargs = self.arguments(task)
         seeds = evaluation_seeds(episodes, self.spec.first_seed)
         return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
 
@@ -166,12 +191,26 @@ class _Scorer:
         return {text: {mode: full(self.score(model, self.transfer[text], episodes, mode)) for mode in MODES} for text in tasks}
 
 
+def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Actions and observations of an environment."""
+    try:
+        env = gym.make(env_id, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{env_id} cannot be made with {kwargs}: {error}") from error
+    env.close()
+    return env.action_space, env.observation_space
+
+
 def _score_further(spec: TrainSpec, scorer: _Scorer, folder: RunFolder) -> dict[str, Any]:
     """A finished run's result, with scores on the tasks that were asked for since; those name the commit that scored them."""
     result: dict[str, Any] = read_json(folder.result)
     missing = [text for text in spec.transfer if text not in result["transfer"]]
     if missing:
-        result["transfer"] |= scorer.further(load_safely(folder.model, device=spec.device), missing)
+        try:
+            model: BaseAlgorithm = load_safely(folder.model, device=spec.device)
+        except ModelFileError as error:
+            raise UserError(f"the finished run cannot be scored on more: {error}") from error
+        result["transfer"] |= scorer.further(model, missing)
         commit = provenance(spec.threads)["commit"]
         result["scored_later"] = result.get("scored_later", {}) | dict.fromkeys(missing, commit)
         write_json(folder.result, result)

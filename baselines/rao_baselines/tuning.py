@@ -16,7 +16,7 @@ from rao_baselines.environments import is_recursive
 from rao_baselines.errors import UserError
 from rao_baselines.pool import Event, run_all
 from rao_baselines.provenance import provenance
-from rao_baselines.runs import read_json, write_json
+from rao_baselines.runs import check_file, read_json, write_json
 from rao_baselines.search_spaces import Range, describe, space_for, suggest
 from rao_baselines.spec import FIRST_SEED, TrainSpec
 
@@ -88,6 +88,7 @@ def tune(
         UserError: numbers out of range, another study's file, or not one trial that worked.
     """
     spec.check()
+    check_file(path)
     algorithm = find_algorithm(spec.algorithm)
     settings = load_settings(algorithm, spec.env_id, spec.fixed)
     space = space_for(algorithm, spec.fixed, is_recursive(spec.env_id))

@@ -11,7 +11,23 @@ from gymnasium import spaces
 from rao_envs.algebra import kernels
 from rao_envs.algebra.generator import NODE, RULES, arithmetic, rows_of, tree_of
 from rao_envs.algebra.text import to_text, value_text
-from rao_envs.algebra.tree import SYMBOLS, Tree, operations, size, validate
+from rao_envs.algebra.tree import (
+    ADD,
+    CONST,
+    DIFF,
+    MUL,
+    NEG,
+    OP_NAMES,
+    SCALE,
+    SUB,
+    SUBST,
+    SYMBOL,
+    SYMBOLS,
+    Tree,
+    operations,
+    size,
+    validate,
+)
 from rao_envs.algebra.tree import depth as depth_of
 from rao_envs.core.arguments import whole_number
 from rao_envs.core.domain import Domain
@@ -93,6 +109,14 @@ class AlgebraDomain(Domain):
         self.fields = self._plan_fields()
         self.task_space = spaces.Box(0, 1, (self.fields["free"].stop,), np.int8)
         self.results_space = spaces.Box(-1, 1, (2,), np.int8)
+
+    def skills(self) -> frozenset[str]:
+        """The operations, by name, and "no operation" where an expression may be a bare number or symbol."""
+        if self.expressions:
+            found = {int(op) for tree in self.expressions for op in tree.op} - {CONST, SYMBOL}
+            return frozenset(OP_NAMES[op] for op in found) | (frozenset() if self.shallowest else {"no operation"})
+        further = ([SUBST] if self.substitution else []) + ([MUL] if self.polynomial else [])
+        return frozenset(OP_NAMES[op] for op in (ADD, SUB, NEG, SCALE, DIFF, *further))
 
     def _plan_fields(self) -> dict[str, slice]:
         """Where the parts of a task observation lie; each is one-hot, `digits` of them side by side where a part holds values."""

@@ -192,7 +192,7 @@ class RecursiveBatch:
         given: object = state  # a stranger may pass anything
         if not isinstance(given, Mapping) or set(given) != {*targets, "fingerprint"}:
             raise ValueError("not a state of this environment: pass what get_state() returned, whole")
-        if state["fingerprint"] != self.fingerprint:
+        if not isinstance(state["fingerprint"], str) or state["fingerprint"] != self.fingerprint:
             raise ValueError("this state belongs to another environment or to other keyword arguments (its fingerprint differs)")
         for name, target in targets.items():
             value: Any = state[name]

@@ -114,6 +114,10 @@ class Domain(ABC):
         """The `value` that a frame of instance `i` handed back, in words; empty where frames hand back success and nothing else."""
         return ""
 
+    def skills(self) -> frozenset[str]:
+        """The kinds of question and of operation that may come up, by name: what an agent must have met in training to be of use here."""
+        return frozenset()
+
     def truth(self, state: Any, i: int) -> str:
         """What instance `i`'s root should answer, in words; empty where success is all there is."""
         return ""

@@ -124,6 +124,10 @@ class LongSeqDomain(Domain):
             self.shared, self.settled = self.shared | given, self.settled - given
             self.options = frozenset({"question"})
 
+    def skills(self) -> frozenset[str]:
+        """Names of the kinds of question."""
+        return frozenset(QUERIES[kind].name for kind in self.kinds)
+
     @property
     def layout(self) -> dict[str, slice]:
         """Where what lies in `task`: see `rao_envs.longseq.layout.slices`."""

@@ -93,7 +93,7 @@ class ClozeDomain(LongSeqDomain):
         document: PathLike | Sequence[PathLike] | None = None,
         text: str | Sequence[str] | None = None,
     ) -> None:
-        if split not in SPLITS:
+        if split not in tuple(SPLITS):  # a list cannot be looked up in a dict
             raise ValueError(f"split must be one of {', '.join(map(repr, SPLITS))}, got {split!r}")
         distance = whole_number("distance", distance, 16, MAX_TOKENS)
         reach = whole_number("reach", reach, 2 * distance, MAX_TOKENS)

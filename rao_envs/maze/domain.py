@@ -64,7 +64,7 @@ class MazeDomain(Domain):
         self.layout: Layout | None = None if layout is None else load_layout(layout, scenarios)
         if self.layout is not None:
             rows, cols = self.layout.links.shape
-        if structure not in STRUCTURES:
+        if structure not in tuple(STRUCTURES):  # a list from a settings file cannot be looked up in a dict
             raise ValueError(f"structure must be one of {', '.join(map(repr, STRUCTURES))}, got {structure!r}")
         self.rows = whole_number("rows", rows, 1, MAX_SIDE)
         self.cols = whole_number("cols", cols, 1, MAX_SIDE)

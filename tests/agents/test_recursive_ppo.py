@@ -356,6 +356,8 @@ def test_time_outs_are_ends() -> None:
         ({"step_cost": float("nan")}, "step_cost must be a finite number"),
         ({"depth_weighting": -1.0}, "depth_weighting must be at least 0"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"n_steps": 0}, "n_steps must be at least 1"),
+        ({"n_epochs": 0}, "n_epochs must be at least 1"),
         ({"learning_rate": "fast"}, "'fast' is not a schedule"),
         ({"ent_coef": {"kind": "cosine"}}, "constant, linear, table"),
         ({"rollout_buffer_class": MaskableRolloutBuffer}, "FrameRolloutBufferMixin"),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,118 @@ def test_help_is_quick() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+# -- places that cannot be used ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "a\0b", "x" * 5000])
+def test_an_agent_by_an_odd_name_is_an_error_for_people(rao: Rao, name: str) -> None:
+    failed = rao("evaluate", name, "Maze-5x5")
+    assert failed.code == 2
+    assert failed.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "random", "Maze-5x5", "--seeds", 2, "--records"),
+        ("train", "a2c", "Maze-5x5", *tiny_options("a2c"), "--out"),
+        ("tune", "a2c", "Maze-5x5", "--trials", 1, "--steps", 100, "--out"),
+        ("bench", "speed", "--quick", "--duration", 0.01, "--out"),
+        ("bench", "maze", "recursive_ppo", "--scale", 0.001, "--out"),
+        ("play", "Maze-5x5", "--gif"),
+        ("plot", "nothing", "--out"),
+    ],
+    ids=lambda command: " ".join(map(str, command[:2])),
+)
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_a_place_that_cannot_be_written_is_said_before_the_work(rao: Rao, tmp_path: Path, command: tuple[Any, ...], below: str) -> None:
+    taken = tmp_path / "tåken"
+    taken.write_text("a file where a folder should be")
+    # Where a file is to be written, a file in its place is no obstacle: what is in the way lies above it.
+    failed = rao(*command, "--json" if command[0] != "plot" else "--greedy", *command[-1:], taken / (below or "name"))
+    assert failed.code == 2
+    assert "cannot write into the folder" in failed.err
+    assert "tåken" in failed.err
+    assert taken.read_text() == "a file where a folder should be"
+
+
+def test_a_failing_disk_is_no_traceback(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rao_envs.Evaluation.save", full)
+    failed = rao("evaluate", "random", "Maze-5x5", "--seeds", 2, "--records", tmp_path, "--json")
+    assert failed.code == 1
+    assert "No space left on device" in failed.json["error"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_pictures_on_a_terminal_without_their_signs(encoding: str) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "rao_baselines.cli", "solve", "Maze-5x5", "--agent", "solver"]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert b"SUCCESS" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("Algebra-depth2", "polynomial=true"),
+        ("Algebra-depth2", "modulus=7"),
+        ("Algebra-depth2", "slots=3"),
+        ("LongSeq-1k", "window=300"),
+        ("LongSeq-1k", "pointers=2", "spawn=false"),
+        ("LongSeq-nested-320", "view=raw"),
+        ("Rewrite", "rules=[expand,factor]"),
+        ("LongSeq-cloze-test",),
+        ("LongSeq-cloze-test", "spawn=false"),
+    ],
+    ids=" ".join,
+)
+def test_the_solver_reads_what_the_options_make_of_an_environment(rao: Rao, task: tuple[str, ...]) -> None:
+    env_id, *assignments = task
+    done = rao("evaluate", "solver", env_id, "--seeds", 5, "--json", *(word for text in assignments for word in ("-e", text)))
+    assert done.code == 0, done.err
+    score = done.json["results"]["greedy"]["success"]
+    assert score == 1.0 or env_id == "Rewrite"  # two rules do not solve everything
+
+
+def test_a_solver_for_arguments_that_do_not_exist_names_those_that_do(rao: Rao) -> None:
+    failed = rao("evaluate", "solver", "LongSeq-nested-320", "--seeds", 2, "-e", "sltos=3")
+    assert failed.code == 2
+    assert "Did you mean 'slots'" in failed.err
+
+
+def test_a_missing_module_of_ours_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rao_envs.maze.reference", None)
+    with pytest.raises(ImportError):
+        main(["evaluate", "solver", "Maze-5x5", "--seeds", "1"])
+
+
+def test_an_installed_package_brings_its_models(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel has them inside (`.ci/check_wheel.py`), where there is no source tree beside."""
+    from rao_baselines import places
+
+    (tmp_path / "rao_baselines").mkdir()
+    (tmp_path / "rao_baselines" / "trained").symlink_to(places.models_folder().resolve())
+    monkeypatch.setattr(places, "__file__", str(tmp_path / "rao_baselines" / "places.py"))
+    assert places.source_root() is None
+    assert rao("evaluate", "recursive_ppo", "Maze-5x5", "--seeds", 2, "--json").code == 0
+    assert rao("solve", "Algebra", "--expression", "x + 1", "--json").json["agent"] == "recursive_ppo_algebra"
+
+
+@pytest.mark.filterwarnings("error:No artists")
+def test_the_demo_draws_returns_where_an_environment_knows_no_success(rao: Rao, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rao_baselines.commands import demo
+    from rao_baselines.training import train
+
+    def here(specs: Any, jobs: int, as_json: bool) -> list[Any]:
+        return [train(replace(spec, eval_episodes=2, final_episodes=2)) for spec in specs]
+
+    monkeypatch.setattr(demo, "_train", here)
+    done = rao("demo", "--env", "CartPole-v1", "--steps", 60, "--out", tmp_path / "demo", "--json")
+    assert done.code == 0, done.err
+    assert "return on fixed seeds" in (tmp_path / "demo" / "curves.svg").read_text()

@@ -60,3 +60,27 @@ def test_what_cannot_be_solved_is_explained(rao: Callable[..., Any], tmp_path: P
         done = rao("solve", *arguments)
         assert done.code == 2, done
         assert message in done.err
+
+
+def test_a_model_is_not_asked_what_it_never_learned(rao: Callable[..., Any], tmp_path: Path) -> None:
+    document = tmp_path / "contract.txt"
+    document.write_text("the seller bears liability for section 4 and the buyer bears none of section 7 at all. " * 300)
+    for query, agent in (
+        ("exists:liability", "recursive_ppo_longseq"),
+        ("last:seller", "recursive_ppo_longseq"),
+        ("keys:the,seller,bears", "solver"),
+        ("topk:section", "solver"),
+        ("pairs:seller,buyer", "solver"),
+    ):
+        solution = rao("solve", "LongSeq", "--document", document, "--query", query, "--json").json
+        assert (solution["agent"], solution["answer"]) == (agent, solution["truth"])
+    for expression, agent in (
+        ("x + 1", "recursive_ppo_algebra"),
+        ("(2*x + 1)[x := 3*x]", "solver"),
+        ("x", "solver"),
+        ("-7", "recursive_ppo_algebra"),
+    ):
+        solution = rao("solve", "Algebra", "--expression", expression, "--json").json
+        assert solution["agent"] == agent, expression
+        assert solution["success"] or agent != "solver"
+    assert rao("solve", "Algebra", "--expression", "x*y", "-e", "polynomial=true", "--json").json["success"]

@@ -45,3 +45,12 @@ def test_a_table_without_results_says_what_makes_them(tmp_path: Path) -> None:
     page.write_text("<!-- results algebra agents -->\n<!-- end -->\n")
     with pytest.raises(UserError, match="rao bench algebra"):
         write_tables([page], tmp_path)
+
+
+def test_a_headline_without_a_score_is_an_empty_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rao_baselines.tables._score", lambda row, task: "")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results headlines -->\n<!-- end -->\n")
+    write_tables([page], results_folder())
+    assert "depth 8 |" in page.read_text()
+    assert "****" not in page.read_text()

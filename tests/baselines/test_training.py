@@ -185,3 +185,34 @@ def test_runs_and_scores_use_different_seeds() -> None:
     assert (np.diff(starts) >= MAX_ENVS).all()
     assert starts[-1] + MAX_ENVS <= FIRST_SEED
     assert TrainSpec("ppo", "RAO/Maze-5x5-v0", seed=7).folder() == Path("runs/Maze-5x5-v0/ppo/7")
+
+
+def test_a_task_that_the_agent_cannot_act_in_is_said_before_the_training(tmp_path: Path) -> None:
+    for other in ("RAO/Algebra-depth2-v0", "RAO/Maze-10x10-v0?radius=2", "RAO/Maze-10x10-v0?radius=-1", "CartPole-v1?"):
+        with pytest.raises(UserError, match="cannot be"):
+            train(tiny("a2c", tmp_path / "run", transfer=[other]))
+    assert not (tmp_path / "run").exists()  # nothing was begun
+
+
+def test_settings_that_would_end_in_an_error_far_away(tmp_path: Path) -> None:
+    for key, value in (("n_steps", 0), ("n_epochs", 0), ("n_epochs", -1)):
+        with pytest.raises(UserError, match=f"{key} must be a whole number of at least 1"):
+            train(tiny("recursive_ppo", tmp_path / "run", overrides={key: value}))
+
+
+def test_spawn_among_the_environments_arguments_is_not_silently_replaced(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="spawn=false as a setting of its own"):
+        train(tiny("recursive_ppo", tmp_path / "run", overrides={"env_kwargs.spawn": False}))
+    assert train(tiny("recursive_ppo", tmp_path / "run", overrides={"spawn": False}))["spawn"] is False
+
+
+def test_a_damaged_checkpoint_or_model_is_an_error_for_people(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        train(tiny("ppo", tmp_path), should_stop=lambda: True)
+    (tmp_path / "checkpoint.zip").write_bytes(b"half of a file")
+    with pytest.raises(UserError, match=r"cannot be resumed: .*checkpoint.zip .*--overwrite"):
+        train(tiny("ppo", tmp_path), resume=True)
+    train(tiny("ppo", tmp_path), overwrite=True)
+    (tmp_path / "model.zip").write_bytes(b"half of a file")
+    with pytest.raises(UserError, match=r"cannot be scored on more: .*model.zip"):
+        train(tiny("ppo", tmp_path, transfer=["RAO/Maze-10x10-v0"]), resume=True)

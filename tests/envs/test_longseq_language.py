@@ -268,3 +268,9 @@ def test_words_have_one_number_each() -> None:
     assert words.ids.tolist() == [0, 1, 0, 1, 2]
     assert split_words(text)[2] == "ONE"
     assert isinstance(shipped_texts("test")[0], Text)
+
+
+@pytest.mark.parametrize("split", ["valid", ["train"], None])
+def test_an_unknown_split_is_refused(split: Any) -> None:
+    with pytest.raises(ValueError, match="split must be one of 'train', 'test'"):
+        ClozeDomain(split=split)

@@ -1147,6 +1147,7 @@ def test_reset_is_needed_before_the_first_and_after_the_last_step() -> None:
         ({"openings": float("nan")}, ValueError, "openings must be"),
         ({"frame_budget": -1}, ValueError, "frame_budget must be"),
         ({"structure": "nest"}, ValueError, "structure must be one of 'nested'"),
+        ({"structure": ["nested"]}, ValueError, "structure must be one of 'nested'"),
         ({"scenarios": [((0, 0), (1, 1))]}, ValueError, "pass layout="),
     ],
     ids=str,

@@ -53,10 +53,12 @@ def speed(
 ) -> None:
     """Throughput by Gymnasium's own functions, resets included, side by side with MiniGrid and CartPole."""
     from rao_baselines import speed as measuring
-    from rao_baselines.runs import write_json
+    from rao_baselines.runs import check_file, write_json
 
-    if not duration > 0:
+    if not 0 < duration < float("inf"):
         raise UserError(f"--duration must be positive, got {duration}")
+    path = out or results_folder() / "speed.json"
+    check_file(path)
     values: dict[str, float] = {}
     units: dict[str, str] = {}
     todo = list(measuring.cases(quick=quick))
@@ -67,7 +69,6 @@ def speed(
             values[case.name], units[case.name] = case.run(duration), case.unit
             bars.advance(task)
     result = measuring.report(values, units, duration)
-    path = out or results_folder() / "speed.json"
     write_json(path, result)
     if as_json:
         ui.print_json(result)

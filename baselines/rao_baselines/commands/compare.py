@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,8 @@ def command(
 
     if not runs:
         raise UserError("name at least one run; for instance rao compare runs")
+    if threshold is not None and not math.isfinite(threshold):
+        raise UserError(f"--threshold must be a finite number, got {threshold}")
     comparison = compare(find_results(runs), threshold, "greedy" if greedy else "sampled")
     if as_json:
         ui.print_json(comparison)

@@ -55,12 +55,13 @@ def command(
         for name in AGENTS
     ]
     results = _train(specs, jobs, as_json)
-    from rao_baselines.comparing import compare
+    from rao_baselines.comparing import compare, measure
     from rao_baselines.figures import learning_curves
 
     comparison = compare(results)
+    key = measure(results)  # the return, where an environment does not report success
     curves = {AGENTS[result["name"]]: [result["curve"]] for result in results}
-    files = learning_curves(curves, out / "curves", title=f"{env_id}: success on fixed seeds (actions sampled)")
+    files = learning_curves(curves, out / "curves", title=f"{env_id}: {key} on fixed seeds (actions sampled)", key=key)
     files.append(_film(env_id, out / "recursive_ppo", out / "episode.gif", as_json))
     if as_json:
         ui.print_json({"comparison": comparison, "files": [str(path) for path in files]})

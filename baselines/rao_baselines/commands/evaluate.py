@@ -50,6 +50,7 @@ def command(
     from rao_baselines.agents import load_agent
     from rao_baselines.environments import resolve_id
     from rao_baselines.evaluation import MODES, full, score
+    from rao_baselines.runs import check_folder
     from rao_baselines.spec import FIRST_SEED
 
     env_id = resolve_id(env)
@@ -58,6 +59,8 @@ def command(
     start = FIRST_SEED if first_seed is None else first_seed
     if not 0 <= start <= 2**64 - seeds:
         raise UserError(f"--first-seed must lie in [0, 2**64 - seeds], got {start}")
+    if records is not None:
+        check_folder(records)
     loaded = load_agent(agent, env_id, parse_assignments(assignments or []))
     modes = MODES if greedy is None else ("greedy",) if greedy else ("sampled",)
     # A built-in agent has one way of acting.
@@ -84,7 +87,6 @@ def command(
                 raise UserError(f"{loaded.name} cannot be evaluated on {env_id}: {error}") from error
             results[mode] = full(evaluation)
             if records is not None:
-                records.mkdir(parents=True, exist_ok=True)
                 evaluation.save(records / f"{mode}.json")
     answer = {"agent": loaded.name, "env_id": env_id, "env_kwargs": loaded.env_kwargs, "seeds": [start, seeds], "results": results}
     if as_json:

@@ -45,6 +45,12 @@ def command(
     from rao_baselines.environments import resolve_id
 
     env_id = resolve_id(env)
+    if not 0 <= seed < 2**63:
+        raise UserError(f"--seed must lie in [0, 2**63), got {seed}")
+    if gif is not None:
+        from rao_baselines.runs import check_file
+
+        check_file(gif)
     kwargs = parse_assignments(assignments or [])
     screen = sys.stderr if as_json else sys.stdout
     smart = screen.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -68,8 +74,6 @@ def command(
         ui.say(help_line.replace("[", r"\["))
     else:
         source = playing.KeySource(screen) if single_keys else playing.LineSource(screen, sys.stdin.isatty())
-    if not seed >= 0:
-        raise UserError(f"--seed must be at least 0, got {seed}")
     try:
         with source.raw() if isinstance(source, playing.KeySource) else nullcontext():
             episode = playing.play(made, source, seed, draw)

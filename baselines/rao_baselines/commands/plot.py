@@ -31,7 +31,9 @@ def command(
     """
     from rao_baselines.comparing import find_results, group_results, measure
     from rao_baselines.figures import learning_curves
+    from rao_baselines.runs import check_folder
 
+    check_folder(out.parent)
     groups = group_results(find_results(runs))
     environments = {env for _, env in groups}
     if len({measure(members) for members in groups.values()}) > 1:

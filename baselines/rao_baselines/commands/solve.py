@@ -28,7 +28,7 @@ def command(
     layout: Annotated[str | None, typer.Option(help="Maze: your own map, as a file.", show_default=False)] = None,
     agent: Annotated[
         str | None,
-        typer.Option(help="A run's folder, a model file, solver or random.", show_default="the shipped model that fits, else solver"),
+        typer.Option(help="A run's folder, a model file, solver or random.", show_default="the shipped model that learned it, or solver"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the task, where there are several, and of sampled actions.")] = 0,
     sampled: Annotated[bool, typer.Option("--sampled", help="Draw the actions instead of taking the likeliest.")] = False,
