@@ -75,6 +75,8 @@ def check_spec(spec: TrainSpec, settings: Settings) -> int:
     Raises:
         UserError: a number out of range.
     """
+    if spec.name is not None and (spec.name != Path(spec.name).name or spec.name in (".", "..")):
+        raise UserError(f"a run's name is one folder's name, got {spec.name!r}; --out names any folder")
     total = settings.n_timesteps if spec.steps is None else spec.steps
     for name, value in (("steps", total), ("eval_episodes", spec.eval_episodes), ("final_episodes", spec.final_episodes)):
         if value < 1:

@@ -137,6 +137,8 @@ def test_plot(rao: Rao, runs: Path, tmp_path: Path) -> None:
         assert len(picture.convert("RGB").getcolors(1_000_000) or []) > 50
     svg = (tmp_path / "figures" / "curves.svg").read_text()
     assert svg.lstrip().startswith("<?xml")
+    rao("plot", runs, "--out", tmp_path / "named.png")
+    assert sorted(path.name for path in tmp_path.glob("named*")) == ["named.png", "named.svg"]
     rao("plot", runs, "--out", tmp_path / "again", "--title", "A title")
     assert (tmp_path / "again.svg").read_text() == svg  # redrawing changes nothing
 

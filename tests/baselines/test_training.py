@@ -164,6 +164,8 @@ def test_environments_of_others_are_scored_by_return(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"steps": 0}, "steps must be at least 1"),
+        ({"name": "../../elsewhere"}, "one folder's name"),
+        ({"name": ".."}, "one folder's name"),
         ({"eval_every": 0}, "eval_every must be at least 1"),
         ({"eval_episodes": 0}, "eval_episodes must be at least 1"),
         ({"seed": -1}, "seed must lie in"),

@@ -17,7 +17,7 @@ def command(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS...", help="Run folders, result files, or folders of them.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="Figure to write, without a suffix.")] = Path("curves"),
+    out: Annotated[Path, typer.Option(help="Figure to write; .png and .svg are both made.")] = Path("curves"),
     greedy: Annotated[bool, typer.Option("--greedy", help="Greedy scores instead of sampled ones.")] = False,
     title: Annotated[str | None, typer.Option(help="Above the figure.", show_default=False)] = None,
 ) -> None:
@@ -34,6 +34,8 @@ def command(
     from rao_baselines.runs import check_folder
 
     check_folder(out.parent)
+    if out.suffix in (".png", ".svg"):
+        out = out.with_suffix("")
     groups = group_results(find_results(runs))
     environments = {env for _, env in groups}
     if len({measure(members) for members in groups.values()}) > 1:
