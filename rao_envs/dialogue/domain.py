@@ -190,7 +190,8 @@ class DialogueDomain(Domain):
         C, D = arrays.entities_of.shape
         levels = self.max_depth + 1
         if self.goals is None:
-            goals = GoalArrays(np.zeros((0, C, D), np.uint8), *(np.zeros((0, C, D, S), dtype) for dtype in (np.int8, np.int8, np.uint8)))
+            none = (0, C, D, S)
+            goals = GoalArrays(np.zeros(none[:3], np.uint8), np.zeros(none, np.int8), np.zeros(none, np.int8), np.zeros(none, np.uint8))
         else:
             goals = self.goals
         place = np.zeros(n, PLACE)

@@ -143,7 +143,8 @@ def choose_flexible(domain: DialogueState, i: int, city: int, d: int, rng: npt.N
 @inline
 def other_value(domain: DialogueState, d: int, slot: int, value: int, rng: npt.NDArray[np.uint64]) -> int:
     """Any value of the slot but this one."""
-    return (value + 1 + below(rng, domain.values_of[d, slot] - 1)) % domain.values_of[d, slot]
+    values = whole(domain.values_of[d, slot])
+    return (value + 1 + below(rng, values - 1)) % values
 
 
 @lean

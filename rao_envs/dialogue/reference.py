@@ -36,12 +36,14 @@ random_agent = RandomAgent()
 """Takes any allowed action, each equally likely."""
 
 IDS = tuple(f"RAO/Dialogue-{turns}turn-v0" for turns in (5, 10, 20, 40))
+FIRST_SEED = 1_000_000
+"""Of the tables' episodes: rules and thresholds of the agents were chosen on seeds below 5,000, so that these are new to them."""
 WINDOWS = (4, 6, 8, 10, 12, 16, 27)
 DEPENDENCIES = (0.0, 0.6, 1.0)
 
 
 def score(name: str, env_id: str, episodes: int, **kwargs: Any) -> dict[str, Interval | None]:
-    """The summary of an agent's episodes of the seeds 0, 1, ...
+    """The summary of an agent's episodes of the seeds from `FIRST_SEED` on.
 
     Args:
         name: "recursive", "parallel", "window", "random", "tracker" or "oracle".
@@ -49,13 +51,14 @@ def score(name: str, env_id: str, episodes: int, **kwargs: Any) -> dict[str, Int
         episodes: how many.
         **kwargs: the environment's.
     """
+    seeds = range(FIRST_SEED, FIRST_SEED + episodes)
     if name in ("tracker", "oracle"):
         planner = (BeliefTracker if name == "tracker" else Oracle)(**kwargs)
-        return evaluate(planner, full_context, episodes, progress=False, task=env_id, **kwargs).summary()
+        return evaluate(planner, full_context, seeds, progress=False, task=env_id, **kwargs).summary()
     if name == "random":
-        return evaluate(random_agent, env_id, episodes, batch_size=512, progress=False, **kwargs).summary()
+        return evaluate(random_agent, env_id, seeds, batch_size=512, progress=False, **kwargs).summary()
     solver = {"recursive": RecursiveSolver, "parallel": ParallelSolver, "window": WindowSolver}[name](**kwargs)
-    return evaluate(solver, env_id, episodes, batch_size=512, progress=False, spawn=name != "window", **kwargs).summary()
+    return evaluate(solver, env_id, seeds, batch_size=512, progress=False, spawn=name != "window", **kwargs).summary()
 
 
 def _success(summary: dict[str, Interval | None]) -> str:
@@ -80,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    show(f"Success, seeds 0 to {options.episodes - 1}, tracker and oracle 0 to {options.planned - 1} [95 % Wilson interval]\n")
+    show(f"Success [95 % Wilson interval] of {options.episodes} episodes, of tracker and oracle {options.planned}")
+    show(f"(seeds from {FIRST_SEED:,} on)\n")
     show("| id | random | window | recursive | parallel | tracker (full context) | oracle |\n|---|---|---|---|---|---|---|")
     for env_id in IDS:
         cells = [_success(score(name, env_id, options.episodes)) for name in ("random", "window", "recursive", "parallel")]

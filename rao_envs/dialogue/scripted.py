@@ -121,8 +121,6 @@ class _Solver:
     """
 
     batched: ClassVar[bool] = True
-    reads_options: ClassVar[bool] = True
-    """That it is made with the environment's keyword arguments."""
 
     def __init__(self, **kwargs: Any) -> None:
         own = {name: value for name, value in kwargs.items() if name not in ENVIRONMENTS_OWN}

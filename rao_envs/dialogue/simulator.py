@@ -107,7 +107,7 @@ def is_met(domain: DialogueState, i: int, city: int, d: int, e: int, slot: int) 
     if want == NONE:
         return True
     row = database(domain, i)
-    value = domain.entity[row, city, d, e, slot]
+    value = whole(domain.entity[row, city, d, e, slot])
     if want == SAME:
         other = domain.refer[i, city, d, slot]
         booked = domain.party[i, city, other]["entity"]

@@ -262,23 +262,25 @@ class Mind:
         want, flexible = self.goals
         stands = self.wishes()[:, slot]
         meant = self.same if value == SAME else value
-        result: Floats = np.ones(len(want))
         if kind == INFORM:
-            result = np.where(stands, self.heard(slot)[:, self.domain.values if value == SAME else value, sure], 0.0)
-        elif kind == ANY:
-            result = 1.0 * ~stands
-        elif kind in (YES, CORRECT):
-            result = 1.0 * (stands & (want[:, slot] == meant))
-        elif kind == REFUSE:
-            result = 1.0 * (stands & (want[:, slot] == meant) & (flexible != slot))
-        elif kind == AGREE:
-            result = 1.0 * (stands & (flexible == slot))
-        elif kind == ACCEPT:
-            result = 1.0 * ~self.wrong(entity).any(axis=1)
-        elif kind == REJECT:
+            chance: Floats = stands * self.heard(slot)[:, self.domain.values if value == SAME else value, sure]
+            return chance
+        if kind == REJECT:
             wrong = self.wrong(entity)
-            result = np.where(wrong[:, slot], 1 / np.maximum(wrong.sum(axis=1), 1), 0.0)
-        return result
+            blame: Floats = wrong[:, slot] / np.maximum(wrong.sum(axis=1), 1)
+            return blame
+        possible: npt.NDArray[np.bool_] = np.ones(len(want), np.bool_)
+        if kind == ANY:
+            possible = ~stands
+        elif kind in (YES, CORRECT, REFUSE):
+            possible = stands & (want[:, slot] == meant)
+            if kind == REFUSE:
+                possible = possible & (flexible != slot)
+        elif kind == AGREE:
+            possible = stands & (flexible == slot)
+        elif kind == ACCEPT:
+            possible = np.logical_not(self.wrong(entity).any(axis=1))
+        return possible.astype(np.float64)
 
     def note(self, kind: int, slot: int, value: int, entity: int, sure: int) -> None:
         """Keep what the environment grounds its offers on (`rao_envs.dialogue.window.ground`)."""

@@ -72,7 +72,7 @@ def say_heard(frame: Any, ring: npt.NDArray[Any], city: int, d: int, slot: int, 
 @inline
 def held(domain: DialogueState, frame: Any) -> int:
     """The number of the first act that the window still holds. What the frame was given when it opened takes room as well."""
-    return max(0, whole(frame["said"]) - domain.rules[0]["window"] + frame["given"])
+    return max(0, whole(frame["said"] - domain.rules[0]["window"] + frame["given"]))
 
 
 @inline

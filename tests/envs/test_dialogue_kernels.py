@@ -420,7 +420,7 @@ def test_a_city_that_is_not_finished_hands_back_its_bookings_once() -> None:
         window = [(act["kind"], act["city"], act["domain"]) for act in visible(env, 0)]
         booked = np.flatnonzero(state.party["entity"][0, city] >= 0)
         assert len(booked) == rounds
-        assert sorted(window) == [(acts.RESULT, city, d) for d in booked]
+        assert sorted(window) == [(acts.RESULT, city, d) for d in booked.tolist()]
     assert env.batch.first_observation()["results"][len(env.domain.ontology.domains) + city] == -1
 
 

@@ -12,6 +12,7 @@ import rao_envs
 from rao_envs.dialogue import reference
 from rao_envs.dialogue.acts import ACCEPT, AGREE, ANY, CORRECT, GREET, INFORM, NONE, OFFER, REJECT, REQUEST, SAME
 from rao_envs.dialogue.domain import DialogueDomain
+from rao_envs.dialogue.ontology import trip_ontology
 from rao_envs.dialogue.reference import BeliefTracker, Oracle, ParallelSolver, RecursiveSolver, WindowSolver, full_context, score
 from rao_envs.dialogue.tracker import Mind
 
@@ -109,7 +110,14 @@ def test_the_planners_act_in_full_context_alone() -> None:
     with pytest.raises(ValueError, match="sees more than an agent may"):
         Oracle()(observation, observation["action_mask"].astype(bool))
     with pytest.raises(ValueError, match="different goals"):
-        BeliefTracker(ontology=wide_ontology())
+        BeliefTracker(ontology=wide_ontology(), domains=1)
+
+
+def wide_ontology() -> dict[str, Any]:
+    values = [str(k) for k in range(16)]
+    slots = [{"name": name, "values": values} for name in ("day", "price", "area", "kind")]
+    entities = [{"name": f"Place {v}", "values": dict.fromkeys(("day", "price", "area", "kind"), v)} for v in values]
+    return {"version": 1, "name": "wide", "cities": ["Graz"], "domains": [{"name": "hotel", "slots": slots, "entities": entities}]}
 
 
 def mind(**kwargs: Any) -> Mind:
@@ -195,14 +203,15 @@ def test_a_solver_reads_the_window_from_the_observation_and_refuses_others() -> 
 
 
 def test_options_and_an_ontology_of_ones_own() -> None:
-    for options in ({"slots": 3, "values": 3}, {"constraints": (1, 3)}, {"ontology": rao_envs_trip()}, {"cities": (2, 3), "domains": 6, "turns": 20}):
-        assert success("recursive", "RAO/Dialogue-v0", 150, **options) > 0.9
-
-
-def rao_envs_trip() -> Any:
-    from rao_envs.dialogue.ontology import trip_ontology
-
-    return trip_ontology()
+    several: tuple[dict[str, Any], ...] = (
+        {"slots": 3, "values": 3},
+        {"constraints": (1, 3)},
+        {"ontology": trip_ontology()},
+        {"ontology": wide_ontology(), "domains": 1, "turns": 5},
+        {"cities": (2, 3), "domains": 6, "turns": 20},
+    )
+    for options in several:
+        assert success("recursive", "RAO/Dialogue-v0", 150, **options) > 0.85, options
 
 
 def test_the_command_prints_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +222,8 @@ def test_the_command_prints_the_tables(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_rao_evaluate_finds_the_solvers() -> None:
     agents = pytest.importorskip("rao_baselines.agents")
-    for kwargs in ({}, {"spawn": False}, {"window": 16}, {"spawn": False, "slots": 3, "values": 3}):
+    several: tuple[dict[str, Any], ...] = ({}, {"spawn": False}, {"window": 16}, {"spawn": False, "slots": 3, "values": 3})
+    for kwargs in several:
         loaded = agents.load_agent("solver", TEN, kwargs)
         assert type(loaded.agent) is (RecursiveSolver if kwargs.get("spawn", True) else WindowSolver)
         assert mean(rao_envs.evaluate(loaded.agent, TEN, 20, progress=False, **kwargs).summary(), "success") > 0.3

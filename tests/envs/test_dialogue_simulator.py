@@ -29,6 +29,12 @@ def draw(n: int = TRIPS, **kwargs: Any) -> DialogueVectorEnv:
     return vector
 
 
+def domain_of(vector: DialogueVectorEnv) -> DialogueDomain:
+    """Its domain."""
+    assert isinstance(vector.domain, DialogueDomain)
+    return vector.domain
+
+
 def close(hits: int, tries: int, rate: float) -> bool:
     """Whether a share is the rate, to four standard errors."""
     return tries > 200 and abs(hits / tries - rate) < 4 * math.sqrt(max(rate * (1 - rate), 1e-4) / tries)
@@ -39,7 +45,7 @@ class Trips:
 
     def __init__(self, vector: DialogueVectorEnv) -> None:
         self.state = vector.batch.state
-        self.arrays = vector.domain.arrays
+        self.arrays = domain_of(vector).arrays
         self.places = [tuple(map(int, place)) for place in np.argwhere(self.state.party["active"])]
 
     def shelf(self, i: int, c: int, d: int) -> npt.NDArray[np.int8]:
@@ -72,7 +78,7 @@ class Trips:
 )
 def test_drawn_trips_have_the_shares_asked_for_and_can_be_met(kwargs: dict[str, Any]) -> None:
     vector = draw(**kwargs)
-    domain, trips = vector.domain, Trips(vector)
+    domain, trips = domain_of(vector), Trips(vector)
     state = trips.state
     unsatisfiable = referring = could_refer = tested = 0
     for i, c, d in trips.places:
@@ -165,7 +171,7 @@ def test_requests_are_answered_through_the_noise_and_sometimes_with_one_thing_mo
     state = vector.batch.state
     where = state.party["active"].any(axis=1).argmax(axis=1)
     names = vector.action_names
-    vector.step(np.array([names.index(f"focus_{vector.domain.ontology.domains[d].name}") for d in where]))
+    vector.step(np.array([names.index(f"focus_{domain_of(vector).ontology.domains[d].name}") for d in where]))
     vector.step(np.zeros(6000, np.int64))  # request_0
     said = state.frames["said"][:, 0]
     answer, more = state.acts[:, 0, 2], state.acts[:, 0, 3]
