@@ -22,6 +22,8 @@ when its frame has ended:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -67,8 +69,8 @@ TOO_DEEP = 2
 
 
 @jit
-def pay(rows: npt.NDArray[np.void], frame: npt.NDArray[np.void], amount: float) -> None:
-    """Pay `amount`, received now, to the rows that wait for the next decision of `frame`, its own latest included."""
+def pay(rows: npt.NDArray[np.void], frame: Any, amount: float) -> None:
+    """Pay `amount`, received now, to the rows that wait for the next decision of `frame` (a record OPEN), its latest included."""
     if frame.row != NO_ROW:
         rows[frame.row].reward += rows[frame.row].discount * amount
     row = frame.waiting
@@ -78,7 +80,7 @@ def pay(rows: npt.NDArray[np.void], frame: npt.NDArray[np.void], amount: float) 
 
 
 @jit
-def settle(rows: npt.NDArray[np.void], frame: npt.NDArray[np.void], following: int) -> None:
+def settle(rows: npt.NDArray[np.void], frame: Any, following: int) -> None:
     """Let the rows that wait for `frame` go on with `following`: a row, or one of the codes."""
     if frame.row != NO_ROW:
         rows[frame.row].next = following
@@ -93,7 +95,7 @@ def settle(rows: npt.NDArray[np.void], frame: npt.NDArray[np.void], following: i
 
 
 @jit
-def hand_over(rows: npt.NDArray[np.void], ended: npt.NDArray[np.void], parent: npt.NDArray[np.void]) -> None:
+def hand_over(rows: npt.NDArray[np.void], ended: Any, parent: Any) -> None:
     """Let the rows that waited for `ended` wait for `parent` instead."""
     first = ended.waiting
     if ended.row != NO_ROW:

@@ -98,7 +98,8 @@ def leave_one_out(rows: npt.NDArray[Any], whole: npt.NDArray[np.float64], begins
     np.add.at(own[0], (member[begins], depth[begins]), whole[begins])
     np.add.at(own[1], (member[begins], depth[begins]), 1.0)
     total = np.zeros((2, int(group.max()) + 1, own.shape[2]))
-    np.add.at(total, (slice(None), group), own)
+    for added, each in zip(total, own, strict=True):
+        np.add.at(added, group, each)
     sums, frames = total[:, group] - own
     mean = np.divide(sums, frames, out=np.zeros_like(sums), where=frames > 0)
     for level in range(1, mean.shape[1]):

@@ -22,7 +22,8 @@ class RecursiveA2C(RecursiveAlgorithm):
 
     All but the update is RecursivePPO's; the update is Stable-Baselines3's `A2C`: one gradient step over each
     rollout. On an environment without spawn actions this is `A2C`, with masks where there are any: the same
-    network, updates and numbers.
+    network, updates and numbers (but for rounding: sb3-contrib's maskable policy normalises logits twice; with
+    that policy, `A2C` gives these numbers to the last bit).
 
     Parameters besides those of `A2C` (but `use_sde`, which is for continuous actions), whose `learning_rate`,
     and here also `ent_coef`, may be anything that `schedules.parse` takes:
@@ -129,12 +130,13 @@ class RecursiveA2C(RecursiveAlgorithm):
 
     def _update(self) -> None:
         """A2C's own update. It knows nothing of masks, so the policy is handed them with the one batch it asks for."""
-        buffer, policy = self.rollout_buffer, self.policy
+        buffer: Any = self.rollout_buffer
+        policy: Any = self.policy
         (batch,) = buffer.get(None)
         # No masks where nothing is masked: the same distribution, to the last bit that of an agent without.
         masks = None if bool(batch.action_masks.all()) else batch.action_masks
-        buffer.get = lambda batch_size=None: iter((batch,))  # type: ignore[method-assign,assignment,misc]
-        policy.evaluate_actions = partial(policy.evaluate_actions, action_masks=masks)  # type: ignore[method-assign]
+        buffer.get = lambda batch_size=None: iter((batch,))
+        policy.evaluate_actions = partial(policy.evaluate_actions, action_masks=masks)
         try:
             A2C.train(self)  # type: ignore[arg-type]
         finally:

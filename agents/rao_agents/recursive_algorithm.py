@@ -335,21 +335,21 @@ class RecursiveAlgorithm(MaskablePPO):
         given = self.ent_coef, self.normalize_advantage, self.vf_coef
         self.ent_coef = self.ent_coef_schedule(self._current_progress_remaining)
         self.logger.record("train/ent_coef", self.ent_coef)
-        buffer = self.rollout_buffer
-        by_frames = isinstance(buffer, FrameRolloutBufferMixin)
+        buffer, ready = self.rollout_buffer, True
         if isinstance(buffer, FrameRolloutBufferMixin):
             # The buffer does it, once over all rows: minibatches of sparse rewards are too uneven for it.
             buffer.normalize_advantage = self.normalize_advantage
             buffer.depth_weighting = self.depth_weighting
             self.normalize_advantage = False
+            ready = bool(buffer.valid.any())
             if self.advantage == "rloo":
                 self.vf_coef = 0.0  # its gradient is 0, and the optimisers leave the value head alone
         try:
-            if not by_frames or buffer.valid.any():
+            if ready:
                 self._update()
         finally:
             self.ent_coef, self.normalize_advantage, self.vf_coef = given
-        if by_frames and self.advantage == "rloo":
+        if self.advantage == "rloo":
             for name in CRITIC_METRICS:
                 self.logger.name_to_value.pop(name, None)
 

@@ -30,7 +30,7 @@ class RepeatTasks(VecEnvWrapper):
         ValueError: `repeats` below 2, a seed below 0, or a wrapper between that may change observations.
     """
 
-    def __init__(self, venv: VecEnv, repeats: int, seed: int | None = None) -> None:
+    def __init__(self, venv: VecEnv, repeats: Any, seed: int | None = None) -> None:
         if isinstance(repeats, bool) or not isinstance(repeats, (int, np.integer)) or repeats < 2:
             raise ValueError(f"repeats must be a whole number of at least 2, got {repeats!r}")
         inner = venv
@@ -80,7 +80,7 @@ class RepeatTasks(VecEnvWrapper):
         self.fresh = dones.copy()
         base = self.venv.unwrapped
         if dones.any():
-            self.tasks = self.tasks.copy()
+            self.tasks, base.reset_infos = self.tasks.copy(), list(base.reset_infos)
         for index in np.flatnonzero(dones).tolist():
             task = self.tasks[index] = self._issue()
             ((first, base.reset_infos[index]),) = base.env_method("reset", seed=self.task_seed(task), indices=[index])

@@ -391,7 +391,7 @@ class FrameRolloutBufferMixin:
         whole, begins = np.zeros(n_rows, np.float64), np.zeros(n_rows, np.bool_)
         frame_returns(used, rows, self.flat_advantages, whole, begins)
         self.flat_advantages[used] = leave_one_out(rows[used], whole[used], begins[used])
-        return order[(known & ~self.valid)[order]]
+        return cast(npt.NDArray[np.int64], order[(known & ~self.valid)[order]])
 
     def _revalue_carried(self) -> None:
         """Carried rows were valued by an older network: value those that completed with today's."""
@@ -412,7 +412,7 @@ class FrameRolloutBufferMixin:
 
         def moved(links: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
             # Codes stay codes: they are below 0.
-            return np.where(links >= 0, place[np.maximum(links, 0)], links)
+            return cast(npt.NDArray[np.int64], np.where(links >= 0, place[np.maximum(links, 0)], links))
 
         rows = self.rows[index]
         for name in LINKS:

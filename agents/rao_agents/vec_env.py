@@ -147,7 +147,9 @@ class RecursiveVecEnv(VecEnv):
             self._begun[chosen] = True
             self.facts = self.batch.facts
             return [None for _ in chosen]
-        raise AttributeError(f"a RecursiveVecEnv has the per-environment methods action_masks, reset, get_state, set_state; not {method_name}")
+        raise AttributeError(
+            f"a RecursiveVecEnv has the per-environment methods action_masks, reset, get_state, set_state; not {method_name}"
+        )
 
     def _reset_one(self, i: int, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin a new episode of environment `i`, as Gymnasium's `reset` does; `facts` goes on telling how the old one ended."""

@@ -14,7 +14,9 @@ from toy_envs import Event, EventTree, FactsVecEnv, random_events, script
 GAMMA, LAM = 0.9, 0.5
 
 
-def learned(credit: str, *events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any) -> dict[int, float]:
+def learned(
+    credit: str, *events: Event, value: Value = flat, steps: int | None = None, rollouts: int = 1, **kwargs: Any
+) -> dict[int, float]:
     options = {"gamma": GAMMA, "gae_lambda": LAM, "credit": credit, **kwargs}
     transitions, _ = drive([EventTree(script(*events))], rollouts, steps or len(events), value, **options)
     return {number: transition.advantage for number, transition in transitions.items()}
@@ -97,7 +99,14 @@ def test_the_whole_stack_ends_with_the_episode(unreported: float) -> None:
 def test_an_ended_child_waits_over_the_edge() -> None:
     """Rollouts of two steps: the first child has ended (1) when the second acts; both wait for the root's decision (4)."""
     value: Value = lambda number, rollout: np.asarray(number, np.float64) + 100.0 * rollout  # noqa: E731
-    events = (Event("spawn", 1.0), Event("switch", 2.0, (4.0,)), Event("step", 8.0), Event("return", 16.0, (0.0,)), Event("step", 32.0), Event("step"))
+    events = (
+        Event("spawn", 1.0),
+        Event("switch", 2.0, (4.0,)),
+        Event("step", 8.0),
+        Event("return", 16.0, (0.0,)),
+        Event("step", 32.0),
+        Event("step"),
+    )
     got = learned("tree", *events, value=value, steps=2, rollouts=3)
     # Completed at the end of the second rollout, whose network is 100 higher: V(4) = 104.
     assert got[0] == pytest.approx(1.0 + 0.9 * 2.0 + 0.81 * 8.0 + 0.9**3 * 16.0 + 0.9**4 * 104.0 - 100.0)

@@ -44,7 +44,7 @@ class Errands(gym.Env[Any, Any]):
     observation_space = spaces.Box(0, 1e9, (1,), np.float64)
     action_space = spaces.Discrete(3)
     spawn_actions = np.array([2])
-    histories: dict[tuple[int, ...], int] = {}  # noqa: RUF012  # shared on purpose
+    histories: dict[tuple[int, ...], int] = {}  # shared on purpose
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -204,7 +204,8 @@ def sampled_gradients(
     if advantage == "rloo":
         venv = RepeatTasks(venv, repeats, seed=5)
     buffer = FrameRolloutBuffer(
-        steps, venv.observation_space, venv.action_space, "cpu", gamma=gamma, gae_lambda=lam, n_envs=n_envs, credit=credit, advantage=advantage
+        steps, venv.observation_space, venv.action_space, "cpu", gamma=gamma, gae_lambda=lam, n_envs=n_envs, credit=credit,
+        advantage=advantage,
     )  # fmt: skip
     value = np.vectorize(lambda history: values[int(history)], otypes=[float])
     buffer.value_function = lambda observations: value(observations[:, 0])  # type: ignore[call-overload]
