@@ -530,7 +530,7 @@ class FrameRolloutBufferMixin:
         self.frames["frame_id"] = frame_id
         self.acting[:] = state["acting"]
         self.episode[:] = state["episode"]
-        self.tasks[:] = state.get("tasks", 0)
+        self.tasks = np.array(state.get("tasks", np.zeros(self.n_envs)), np.int64)
         self.first_task = int(state.get("first_task", 0))
         carried = state["carried"]
         if carried is not None and "latest" not in carried:
