@@ -1,6 +1,6 @@
 """Learning agents for recursive environments, on Stable-Baselines3.
 
-`RecursivePPO` is the algorithm; `save_safely` and `load_safely` keep models of any SB3 algorithm in files
+`RecursivePPO` and `RecursiveA2C` are the algorithms; `save_safely` and `load_safely` keep models of any SB3 algorithm in files
 that run no code.
 """
 
@@ -27,7 +27,10 @@ from rao_agents.checkpoint import (
 )
 from rao_agents.extractors import SharedMLPExtractor
 from rao_agents.policies import DelegationCnnPolicy, DelegationPolicy, MultiInputDelegationPolicy
+from rao_agents.recursive_a2c import RecursiveA2C
+from rao_agents.recursive_algorithm import RecursiveAlgorithm
 from rao_agents.recursive_ppo import RecursivePPO
+from rao_agents.repeat_tasks import RepeatTasks
 from rao_agents.rollout_buffer import FrameDictRolloutBuffer, FrameRolloutBuffer, ProtocolError
 from rao_agents.safe_json import register_class
 from rao_agents.sequence_extractor import SequenceExtractor
@@ -53,8 +56,11 @@ __all__ = [
     "ModelFileError",
     "MultiInputDelegationPolicy",
     "ProtocolError",
+    "RecursiveA2C",
+    "RecursiveAlgorithm",
     "RecursivePPO",
     "RecursiveVecEnv",
+    "RepeatTasks",
     "SequenceExtractor",
     "SharedMLPExtractor",
     "UnsafeModelError",

@@ -343,6 +343,11 @@ def _build(
     constructor: Any = cls
     model: BaseAlgorithm = constructor(policy=data["policy_class"], env=env, device=device, _init_setup_model=False)
     model.__dict__.update(data)
+    if hasattr(model, "check_options"):
+        try:
+            model.check_options()
+        except ValueError as error:
+            raise ModelFileError(f"{name} is damaged, or of a newer version: {error}") from error
     model.__dict__.update(kwargs)
     model._setup_model()
     others = archive.tensors.get(OTHER_TENSORS) or {}

@@ -1,14 +1,14 @@
 """Rollout buffers in which every frame is a trajectory of its own (MISSION A4).
 
 They stand in for sb3-contrib's maskable buffers: the same `add`, `get` and samples, so that its training loop
-is used as it is. What differs: transitions jump over the children of a frame, spawns that are pending at a
-rollout's end are carried into the next rollouts until they complete, and minibatches are drawn from completed
-transitions only.
+is used as it is. What differs: transitions jump over the children of a frame, rows that wait for something at
+a rollout's end (a pending spawn for its child, say) are carried into the next rollouts until they complete, and
+minibatches are drawn from completed transitions only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -26,19 +26,33 @@ from rao_agents.frame_gae import (
     LOST_FRAME,
     NO_FRAME,
     NO_ROW,
+    NODE,
     OK,
     OPEN,
     PENDING,
+    ROOT,
     ROW,
+    TREE,
     close_rollout,
     frame_advantages,
     record_step,
 )
+from rao_agents.leave_one_out import complete_groups, frame_returns, leave_one_out
 from rao_envs.core.callstack import FrameFacts
 
 Obs = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 Samples = MaskableRolloutBufferSamples | MaskableDictRolloutBufferSamples
 ValueFunction = Callable[[Obs], npt.NDArray[np.float32]]
+
+CREDITS = {"node": NODE, "tree": TREE, "root": ROOT}
+"""Whom a decision answers to; see `rao_agents.frame_gae`."""
+ADVANTAGES = ("gae", "rloo")
+"""Generalised advantage estimation with a critic; leave-one-out over rollouts of the same root task without."""
+BONUS_FORMS = ("average", "sum")
+"""What a delegation bonus is paid for: the average success of a frame's children, or the number that succeeded."""
+
+LINKS = ("next", "parent", "link")
+"""Fields of a row that name other rows."""
 
 PLAIN = ""
 """The one key under which a plain (not dictionary) observation is stored."""
@@ -49,13 +63,20 @@ class ProtocolError(RuntimeError):
 
 
 class CarriedRows(NamedTuple):
-    """Pending spawns that outlive their rollout: at most one for each open frame but the acting one."""
+    """Rows that outlive their rollout, because what they wait for has not happened yet.
+
+    Pending spawns: at most one for each open frame but the acting one. With credit by tree or root, also the last
+    row of every ended frame whose parent has not acted since. With leave-one-out, all rows of a root task until
+    its last rollout has ended. Links between rows (`next`, `parent`, `link`) are positions among these.
+    """
 
     observations: dict[str, npt.NDArray[Any]]  # (rows, *shape) by key; PLAIN for plain observations
     actions: npt.NDArray[Any]  # (rows, 1)
     action_masks: npt.NDArray[np.bool_]  # (rows, n_actions)
     log_probs: npt.NDArray[np.float32]  # (rows,) under the policy that acted
     rows: npt.NDArray[Any]  # (rows,) dtype ROW
+    latest: npt.NDArray[np.int64]  # (n_envs, depths) `row` of the open frames, as a position among these rows
+    waiting: npt.NDArray[np.int64]  # (n_envs, depths) their `waiting`, likewise
 
 
 class FrameRolloutBufferMixin:
@@ -72,6 +93,8 @@ class FrameRolloutBufferMixin:
             do not drown the root. 0 weights all rows alike, 1 gives every level the same total.
         normalize_advantage: bring the advantages of a rollout to mean 0 and standard deviation 1, once over
             all its rows.
+        credit: "node", "tree" or "root"; see `RecursiveAlgorithm`.
+        advantage: "gae", or "rloo", which needs numbered tasks (`record`) and no values.
         seed: of the buffer's own generator, which orders the minibatches; None for a fresh one.
     """
 
@@ -110,18 +133,28 @@ class FrameRolloutBufferMixin:
         n_envs: int = 1,
         depth_weighting: float = 0.0,
         normalize_advantage: bool = True,
+        credit: str = "node",
+        advantage: str = "gae",
         seed: int | None = None,
     ) -> None:
+        check_choice("credit", credit, CREDITS)
+        check_choice("advantage", advantage, ADVANTAGES)
         if not isinstance(action_space, spaces.Discrete):
             raise ValueError(f"frames need a Discrete action space (primitives and spawns), got {action_space}")
         self.depth_weighting = depth_weighting
         self.normalize_advantage = normalize_advantage
+        self.credit = credit
+        self.advantage = advantage
+        self.repeats = 0  # rollouts of each root task, where they are repeated
         self.rng = np.random.default_rng(seed)
         self.value_function: ValueFunction | None = None
         # The call stacks, as far as this buffer has seen them: (n_envs, depths), (n_envs,), (n_envs,).
         self.frames = _no_frames(n_envs, 1)
         self.acting = np.zeros(n_envs, np.int64)
         self.episode = np.zeros(n_envs, np.int64)
+        # The root tasks being played, and the first one all of whose rollouts were seen from their beginning.
+        self.tasks = np.zeros(n_envs, np.int64)
+        self.first_task = 0
         self.carried: CarriedRows | None = None
         self.n_carried = 0  # rows in the slots after this rollout's steps
         self.tally = np.zeros(3, np.int64)
@@ -184,14 +217,16 @@ class FrameRolloutBufferMixin:
         Stores are reused, not allocated anew.
         """
         if self._unsettled:
-            self.carried = None  # the last rollout was broken off: its pending spawns went on without us
+            # The last rollout was broken off: what was pending went on without us.
+            self.carried = None
+            self.first_task = int(self.tasks.max()) + 1
             self._unsettled = False
         pending = len(self.carried.rows) if self.carried is not None else 0
-        # One pending spawn for each level above the acting frame: memory is bounded by n_envs * (max_depth +
-        # 1) carried rows.
+        # One pending spawn for each level above the acting frame; where more rows wait, with room to spare, so
+        # that the stores do not grow again at every rollout.
         capacity = self.n_envs * self.frames.shape[1]
         if self._capacity < max(capacity, pending):
-            self._allocate(max(capacity, pending))
+            self._allocate(max(capacity, pending + pending // 2 if pending > capacity else 0))
         self.observations = self._observation_views
         for name, view in self._views.items():
             setattr(self, name, view)
@@ -199,38 +234,50 @@ class FrameRolloutBufferMixin:
         self.tally.fill(0)
         self.pos, self.full, self.generator_ready = 0, False, False
         self.frames["row"] = NO_ROW
+        self.frames["waiting"] = NO_ROW
         self.n_carried = self._place_carried()
 
     def _place_carried(self) -> int:
-        """Copy the carried rows whose frames are still open into their slots; returns how many there are."""
+        """Copy the carried rows into the slots after those of the steps; returns how many there are."""
         if self.carried is None:
             return 0
-        rows = self.carried.rows
-        env, depth = rows["env"], rows["depth"]
-        alive = (self.episode[env] == rows["episode"]) & (self.frames["frame_id"][env, depth] == rows["frame_id"])
-        count = int(np.count_nonzero(alive))
-        slots = slice(self.n_step_rows, self.n_step_rows + count)
+        count, start = len(self.carried.rows), self.n_step_rows
+        slots = slice(start, start + count)
         for key, flat in self.flat_observations.items():
-            flat[slots] = self.carried.observations[key][alive]
-        self.flat_actions[slots] = self.carried.actions[alive]
-        self.flat_masks[slots] = self.carried.action_masks[alive]
-        self.flat_log_probs[slots] = self.carried.log_probs[alive]
-        self.rows[slots] = rows[alive]
-        # Links between rows hold within one rollout only: the parents' rows moved to other slots, too.
-        self.frames["row"][env[alive], depth[alive]] = np.arange(slots.start, slots.stop)
-        above = np.maximum(depth[alive] - 1, 0)
-        self.rows["parent"][slots] = np.where(depth[alive] > 0, self.frames["row"][env[alive], above], NO_ROW)
+            flat[slots] = self.carried.observations[key]
+        self.flat_actions[slots] = self.carried.actions
+        self.flat_masks[slots] = self.carried.action_masks
+        self.flat_log_probs[slots] = self.carried.log_probs
+        self.rows[slots] = self.carried.rows
+        for name in LINKS:
+            column = self.rows[name][slots]
+            column[column >= 0] += start
+        self.frames["row"], self.frames["waiting"] = (
+            np.where(links >= 0, links + start, links) for links in (self.carried.latest, self.carried.waiting)
+        )
         return count
 
     # -- collecting --------------------------------------------------------------------------------
 
-    def restart(self, frame_id: npt.NDArray[np.int64], depth: npt.NDArray[np.int32]) -> None:
+    def restart(
+        self,
+        frame_id: npt.NDArray[np.int64],
+        depth: npt.NDArray[np.int32],
+        tasks: npt.NDArray[np.int64] | None = None,
+        fresh: bool = True,
+    ) -> None:
         """Take note that all episodes began anew, outside the rollout: nothing that was pending can complete.
 
         Args:
             frame_id: the frames that act next, (n_envs,).
             depth: their depths, (n_envs,).
+            tasks: numbers of the root tasks being played, (n_envs,), where they are numbered.
+            fresh: whether no step was taken in any of them yet.
         """
+        if tasks is not None:
+            self.tasks = tasks.copy()
+            # Somebody else took part of the other rollouts: they are not what this policy would have done.
+            self.first_task = int(tasks.min()) if fresh else int(tasks.max()) + 1
         self.episode += 1
         self.frames = _no_frames(self.n_envs, max(self.frames.shape[1], int(depth.max()) + 1))
         self.frames["frame_id"][np.arange(self.n_envs), depth] = frame_id
@@ -244,6 +291,8 @@ class FrameRolloutBufferMixin:
         facts: FrameFacts,
         step_cost: float = 0.0,
         delegation_bonus: float = 0.0,
+        bonus_form: str = "average",
+        tasks: npt.NDArray[np.int64] | None = None,
     ) -> None:
         """Enter one step's frames; call it before the step's `add`.
 
@@ -254,6 +303,9 @@ class FrameRolloutBufferMixin:
             step_cost: what each decision costs the frame that took it.
             delegation_bonus: paid once to a frame that ends, times the average success of its children, if it
                 had any.
+            bonus_form: "average", or "sum" for the number of its children that succeeded.
+            tasks: numbers of the root tasks that were played, (n_envs,), where they are numbered: ascending,
+                and as many rollouts of each as `repeats` says.
 
         Raises:
             ProtocolError: The facts contradict those of the steps before.
@@ -264,13 +316,18 @@ class FrameRolloutBufferMixin:
             wider[:, : self.frames.shape[1]] = self.frames
             self.frames = wider
         self._unsettled = True
+        if tasks is not None:
+            self.tasks = tasks
         code, env, depth = record_step(
             self.pos,
             self.gamma,
+            CREDITS[self.credit],
             step_cost,
             delegation_bonus,
+            bonus_form == "sum",
             rewards,
             dones,
+            self.tasks,
             facts.frame_id,
             facts.depth,
             facts.n_returned,
@@ -299,17 +356,42 @@ class FrameRolloutBufferMixin:
             last_values: value of the observations after the last step, n_envs elements.
             dones: unused: the ends of episodes are among the recorded facts.
         """
-        last = last_values.detach().cpu().numpy().astype(np.float32).reshape(-1)
-        pending = np.empty(self.frames.size, np.int64)
-        count = close_rollout(self.frames, self.acting, self.rows, pending)
-        self._revalue_carried()
-        n_rows = self.n_rows
-        frame_advantages(n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last, self.flat_advantages)
-        self.valid = self.rows["next"][:n_rows] != PENDING
-        self.carried = self._set_aside(np.sort(pending[:count]))
+        if self.advantage == "rloo":
+            index = self._leave_one_out()
+        else:
+            index = self._estimate(last_values.detach().cpu().numpy().astype(np.float32).reshape(-1))
+        self.carried = self._set_aside(index)
         self._unsettled = False
         self.rewards[:] = self.rows["reward"][: self.n_step_rows].reshape(self.rewards.shape)
         self.returns[:] = self.advantages + self.values
+
+    def _estimate(self, last_values: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """Generalised advantage estimation; returns the rows to carry."""
+        n_rows = self.n_rows
+        pending = np.empty(n_rows, np.int64)
+        count = close_rollout(self.frames, self.acting, self.rows, pending)
+        self._revalue_carried()
+        frame_advantages(n_rows, self.n_step_rows, self.gae_lambda, self.rows, self.flat_values, last_values, self.flat_advantages)
+        self.valid = self.rows["next"][:n_rows] != PENDING
+        return np.sort(pending[:count])
+
+    def _leave_one_out(self) -> npt.NDArray[np.int64]:
+        """Advantages of the root tasks all of whose rollouts have ended; returns the rows of the others, to carry."""
+        if self.repeats < 2:
+            raise RuntimeError("leave-one-out needs root tasks that are repeated: set repeats (see RepeatTasks)")
+        n_rows, steps = self.n_rows, self.n_step_rows
+        self.flat_values.fill(0.0)
+        frame_advantages(n_rows, steps, 1.0, self.rows, self.flat_values, np.zeros(self.n_envs, np.float32), self.flat_advantages)
+        rows = self.rows[:n_rows]
+        known = rows["task"] >= self.first_task
+        self.valid = known & complete_groups(rows["task"], rows["env"], rows["episode"], rows["next"] == PENDING, self.repeats)
+        # In their order of time: what was carried here came first.
+        order = np.concatenate([np.arange(steps, n_rows), np.arange(steps)])
+        used = order[self.valid[order]]
+        whole, begins = np.zeros(n_rows, np.float64), np.zeros(n_rows, np.bool_)
+        frame_returns(used, rows, self.flat_advantages, whole, begins)
+        self.flat_advantages[used] = leave_one_out(rows[used], whole[used], begins[used])
+        return cast(npt.NDArray[np.int64], order[(known & ~self.valid)[order]])
 
     def _revalue_carried(self) -> None:
         """Carried rows were valued by an older network: value those that completed with today's."""
@@ -324,13 +406,25 @@ class FrameRolloutBufferMixin:
         self.flat_values[done] = np.asarray(values, np.float32).reshape(-1)
 
     def _set_aside(self, index: npt.NDArray[np.int64]) -> CarriedRows:
-        """Copies of the rows at `index`."""
+        """Copies of the rows at `index`, with links among them only."""
+        place = np.full(self.n_rows, NO_ROW, np.int64)
+        place[index] = np.arange(len(index))
+
+        def moved(links: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            # Codes stay codes: they are below 0.
+            return cast(npt.NDArray[np.int64], np.where(links >= 0, place[np.maximum(links, 0)], links))
+
+        rows = self.rows[index]
+        for name in LINKS:
+            rows[name] = moved(rows[name])
         return CarriedRows(
             observations={key: flat[index] for key, flat in self.flat_observations.items()},
             actions=self.flat_actions[index],
             action_masks=self.flat_masks[index],
             log_probs=self.flat_log_probs[index],
-            rows=self.rows[index],
+            rows=rows,
+            latest=moved(self.frames["row"]),
+            waiting=moved(self.frames["waiting"]),
         )
 
     def depth_weights(self, depth: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
@@ -417,6 +511,8 @@ class FrameRolloutBufferMixin:
             "frame_id": self.frames["frame_id"].copy(),
             "acting": self.acting.copy(),
             "episode": self.episode.copy(),
+            "tasks": self.tasks.copy(),
+            "first_task": self.first_task,
             "carried": None if self.carried is None else {**self.carried._asdict(), "rows": self.carried.rows.copy()},
             "rng": self.rng.bit_generator.state,
         }
@@ -434,7 +530,11 @@ class FrameRolloutBufferMixin:
         self.frames["frame_id"] = frame_id
         self.acting[:] = state["acting"]
         self.episode[:] = state["episode"]
+        self.tasks = np.array(state.get("tasks", np.zeros(self.n_envs)), np.int64)
+        self.first_task = int(state.get("first_task", 0))
         carried = state["carried"]
+        if carried is not None and "latest" not in carried:
+            carried = _with_links(carried, frame_id.shape)
         self.carried = None if carried is None else CarriedRows(**carried)
         self.rng.bit_generator.state = state["rng"]
         self._unsettled = False
@@ -445,7 +545,32 @@ def _no_frames(n_envs: int, depths: int) -> npt.NDArray[Any]:
     frames = np.empty((n_envs, depths), OPEN)
     frames["frame_id"] = NO_FRAME
     frames["row"] = NO_ROW
+    frames["waiting"] = NO_ROW
     return frames
+
+
+def _with_links(carried: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """What version 0.1.0 carried: pending spawns only, whose links followed from where they stood."""
+    old = carried["rows"]
+    rows = np.zeros(len(old), ROW)
+    for name in old.dtype.names:
+        rows[name] = old[name]
+    env, depth = rows["env"], rows["depth"]
+    latest = np.full(shape, NO_ROW, np.int64)
+    latest[env, depth] = np.arange(len(rows))
+    rows["parent"] = np.where(depth > 0, latest[env, np.maximum(depth - 1, 0)], NO_ROW)
+    rows["link"] = NO_ROW
+    return {**carried, "rows": rows, "latest": latest, "waiting": np.full(shape, NO_ROW, np.int64)}
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Refuse a value that is none of the choices.
+
+    Raises:
+        ValueError: It is not; the message names them.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 class FrameRolloutBuffer(FrameRolloutBufferMixin, MaskableRolloutBuffer):  # type: ignore[misc]

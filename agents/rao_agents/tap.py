@@ -17,6 +17,7 @@ from sb3_contrib.common.maskable.utils import EXPECTED_METHOD_NAME
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
+from rao_agents.repeat_tasks import repeated_tasks
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin, ProtocolError
 from rao_envs.core.callstack import RETURN, FrameFacts
 
@@ -238,13 +239,47 @@ class InfoReader:
         )
 
 
+class RootReader:
+    """For environments without spawn actions: every episode is one frame, and nothing has to be read."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self.env = env.unwrapped
+        self.resets: list[Any] = []
+
+    def start(self) -> FrameFacts:
+        """See `FrameReader`."""
+        return self._roots()
+
+    def read(self, infos: Infos, dones: npt.NDArray[np.bool_]) -> FrameFacts:
+        """See `FrameReader`."""
+        return self._roots()
+
+    def disturbed(self) -> bool:
+        """See `FrameReader`."""
+        return any(a is not b for a, b in zip(self.resets, self.env.reset_infos, strict=True))
+
+    def _roots(self) -> FrameFacts:
+        self.resets = list(self.env.reset_infos)
+        n = self.env.num_envs
+        return FrameFacts(
+            frame_id=np.zeros(n, np.int64),
+            parent_id=np.full(n, -1, np.int64),
+            depth=np.zeros(n, np.int32),
+            event=np.zeros(n, np.int8),
+            n_returned=np.zeros(n, np.int32),
+            returned=np.zeros((n, 1), RETURN),
+        )
+
+
 class FrameTap(ObservationMasks):
     """Shows `buffer` every step's frames on their way from `venv` to the algorithm.
 
     Args:
-        venv: a recursive environment.
+        venv: an environment.
         buffer: told of each step before the algorithm adds it.
-        step_cost, delegation_bonus: the frames' own costs and bonus, see `FrameRolloutBufferMixin.record`.
+        step_cost, delegation_bonus, bonus_form: the frames' own costs and bonus, see
+            `FrameRolloutBufferMixin.record`.
+        recursive: whether the environment has frames to tell of; without, every episode is one.
     """
 
     def __init__(
@@ -253,15 +288,26 @@ class FrameTap(ObservationMasks):
         buffer: FrameRolloutBufferMixin,
         step_cost: float = 0.0,
         delegation_bonus: float = 0.0,
+        bonus_form: str = "average",
+        recursive: bool = True,
     ) -> None:
         super().__init__(venv)
         self.buffer = buffer
         self.step_cost = step_cost
         self.delegation_bonus = delegation_bonus
+        self.bonus_form = bonus_form
+        self.repeated = repeated_tasks(venv)
+        if self.repeated is not None:
+            buffer.repeats = self.repeated.repeats
         source = facts_source(venv)
-        self.reader: FrameReader = InfoReader(venv) if source is None else FactsReader(source)
+        self.reader: FrameReader
+        if source is not None:
+            self.reader = FactsReader(source)
+        else:
+            self.reader = InfoReader(venv) if recursive else RootReader(venv)
         self.has_masks = venv.has_attr(EXPECTED_METHOD_NAME)
         self._seen: Any = None  # the observation from which the algorithm goes on
+        self._playing: npt.NDArray[np.int64] | None = None  # root tasks of the step under way
 
     def has_attr(self, attr_name: str) -> bool:
         """As the wrapped environment; `action_masks` may come from the observation."""
@@ -326,15 +372,21 @@ class FrameTap(ObservationMasks):
         """As the wrapped environment."""
         if self.reader.disturbed():  # by a callback, say, that evaluates on the training environment
             self._restart()
+        self._playing = None if self.repeated is None else self.repeated.tasks
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         """As the wrapped environment, after the buffer was told."""
         self.latest, rewards, dones, infos = self.venv.step_wait()
         facts = self.reader.read(infos, dones)
-        self.buffer.record(np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus)
+        self.buffer.record(
+            np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus, self.bonus_form, self._playing
+        )
         return self.latest, rewards, dones, infos
 
     def _restart(self) -> None:
         facts = self.reader.start()
-        self.buffer.restart(facts.frame_id, facts.depth)
+        if self.repeated is None:
+            self.buffer.restart(facts.frame_id, facts.depth)
+        else:
+            self.buffer.restart(facts.frame_id, facts.depth, self.repeated.tasks, bool(self.repeated.fresh.all()))

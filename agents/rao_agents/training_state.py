@@ -20,6 +20,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor, VecNormalize
 
+from rao_agents.repeat_tasks import RepeatTasks
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin
 
 COUNTERS = (
@@ -30,6 +31,7 @@ POSITIONS = ("_last_obs", "_last_original_obs", "_last_episode_starts", "ep_info
 REPLAY = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 WRAPPERS: dict[type, tuple[str, ...]] = {
     VecMonitor: ("episode_returns", "episode_lengths", "episode_count"),
+    RepeatTasks: ("base_seed", "tasks", "fresh", "issued", "beginnings"),
     VecNormalize: ("obs_rms", "ret_rms", "returns", "old_obs", "old_reward"),
 }
 

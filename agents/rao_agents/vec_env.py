@@ -12,6 +12,7 @@ from gymnasium.error import ResetNeeded
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
+from rao_agents.repeat_tasks import RepeatTasks
 from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EVENTS, FrameFacts
 from rao_envs.core.vector import RecursiveVectorEnv
@@ -130,11 +131,13 @@ class RecursiveVecEnv(VecEnv):
         raise AttributeError(f"{attr_name} of a RecursiveVecEnv cannot be set: pass keyword arguments to make_vec_env")
 
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
-        """Per-environment results of a method: `action_masks`, `get_state` or `set_state`."""
+        """Per-environment results of a method: `action_masks`, `reset(seed, options)`, `get_state` or `set_state`."""
         chosen = list(self._get_indices(indices))
         if method_name == "action_masks":
             masks = self.action_masks()
             return [masks[i] for i in chosen]
+        if method_name == "reset":
+            return [self._reset_one(i, *method_args, **method_kwargs) for i in chosen]
         if method_name == "get_state":
             return [self.batch.get_state(i) for i in chosen]
         if method_name == "set_state":
@@ -144,7 +147,19 @@ class RecursiveVecEnv(VecEnv):
             self._begun[chosen] = True
             self.facts = self.batch.facts
             return [None for _ in chosen]
-        raise AttributeError(f"a RecursiveVecEnv has the per-environment methods action_masks, get_state, set_state; not {method_name}")
+        raise AttributeError(
+            f"a RecursiveVecEnv has the per-environment methods action_masks, reset, get_state, set_state; not {method_name}"
+        )
+
+    def _reset_one(self, i: int, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin a new episode of environment `i`, as Gymnasium's `reset` does; `facts` goes on telling how the old one ended."""
+        if seed is not None:
+            self.batch.seed(i, check_seed(seed))
+        self.batch.reset([i], options)
+        self._begun[i] = True
+        self.facts = self.batch.facts._replace(n_returned=self.facts.n_returned, returned=self.facts.returned)
+        info = self._info(i, self.facts) | {"returned": ()}
+        return {name: array[i] for name, array in self.batch.obs.items()}, info
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None) -> list[bool]:
         """Never: the batch has no Gymnasium wrappers."""
@@ -196,6 +211,7 @@ def make_vec_env(
     *,
     dense_weight: float = 0.0,
     monitor: bool = True,
+    repeats: int = 1,
     **kwargs: Any,
 ) -> VecEnv:
     """Make `n_envs` environments of a registered recursive id as one fast SB3 `VecEnv`.
@@ -205,6 +221,7 @@ def make_vec_env(
         n_envs: how many.
         seed: environment i starts from seed + i; None draws fresh seeds.
         dense_weight: weight of dense feedback added to the reward; not 0 implies `feedback="dense"`.
+        repeats: episodes of each root task (see `RepeatTasks`); 1 for a new task in every episode.
         monitor: wrap in `VecMonitor`, so that `ep_rew_mean`, `success_rate` and `evaluate_policy` see true episodes.
         **kwargs: the environment's own keyword arguments (`spawn=False`, `structure="rooms"`, ...).
 
@@ -221,6 +238,8 @@ def make_vec_env(
     venv: VecEnv = RecursiveVecEnv(vector_env.unwrapped)
     if seed is not None:
         venv.seed(seed)
+    if repeats != 1:
+        venv = RepeatTasks(venv, repeats, seed)
     if monitor:
         venv = VecMonitor(venv)
     if dense_weight:

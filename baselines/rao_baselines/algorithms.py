@@ -29,6 +29,7 @@ class Algorithm(NamedTuple):
 
 TABLE = (
     Algorithm("recursive_ppo", "rao_agents:RecursivePPO", True, "RecursivePPO", "PPO with per-frame credit; learns when to spawn"),
+    Algorithm("recursive_a2c", "rao_agents:RecursiveA2C", True, "RecursiveA2C", "A2C with per-frame credit; learns when to spawn"),
     Algorithm("flat_ppo", "sb3_contrib:MaskablePPO", True, "flat-credit PPO", "MaskablePPO with spawn actions but flat credit"),
     Algorithm("maskable_ppo", "sb3_contrib:MaskablePPO", False, "MaskablePPO", "monolithic PPO with action masks"),
     Algorithm("ppo", "stable_baselines3:PPO", False, "PPO", "monolithic PPO"),

@@ -19,7 +19,10 @@ SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef")
 """Keys that take a schedule such as "lin_0.001"."""
 NOT_SETTINGS = {"self", "env", "policy", "seed", "device", "verbose", "tensorboard_log", "_init_setup_model"}
 """Constructor arguments that a run decides, not a configuration."""
-OURS = ("n_envs", "n_timesteps", "policy", "normalize", "env_kwargs", "spawn", "feedback", "dense_weight", "frame_stack", "step_penalty")
+OURS = (
+    "n_envs", "n_timesteps", "policy", "normalize", "env_kwargs", "spawn", "feedback", "dense_weight", "frame_stack", "step_penalty",
+    "repeats",
+)  # fmt: skip
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Settings:
     dense_weight: float = 0.0
     frame_stack: int = 1
     step_penalty: float = 0.0
+    repeats: int = 1  # episodes of each root task
     hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,7 +143,7 @@ def check(algorithm: Algorithm, block: Mapping[str, Any]) -> Settings:
 
 
 def _check_ours(key: str, value: Any) -> Any:
-    if key in ("n_envs", "n_timesteps", "frame_stack"):
+    if key in ("n_envs", "n_timesteps", "frame_stack", "repeats"):
         return _whole(key, value)
     if key in ("dense_weight", "step_penalty"):
         return _real(key, value)
@@ -165,6 +169,11 @@ def _check_argument(algorithm: Algorithm, key: str, value: Any) -> Any:
     if key.endswith("_kwargs"):
         if value is not None and not isinstance(value, dict):
             raise UserError(f"{key} must be a mapping, got {value!r}")
+        return value
+    choices: Mapping[str, tuple[str, ...]] = getattr(algorithm.load(), "choices", {})
+    if key in choices:
+        if value not in choices[key]:
+            raise UserError(f"{key} must be one of {', '.join(choices[key])}, got {value!r}")
         return value
     if isinstance(value, str):
         raise UserError(f"{key} cannot be the text {value!r}; schedules work for {', '.join(SCHEDULED)} only")

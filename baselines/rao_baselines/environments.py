@@ -85,7 +85,7 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
     """
     from stable_baselines3.common.env_util import make_vec_env as make_plain_vec_env
 
-    from rao_agents import make_vec_env
+    from rao_agents import RepeatTasks, make_vec_env
     from rao_baselines.wrappers import VecStackObservations, VecStepPenalty
 
     arguments = environment_arguments(settings, env_id, spawn)
@@ -93,9 +93,11 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
         if is_recursive(env_id):
             if settings.feedback is not None:
                 arguments["feedback"] = settings.feedback
-            env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, **arguments)
+            env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, repeats=settings.repeats, **arguments)
         else:
             env = make_plain_vec_env(env_id, settings.n_envs, seed, env_kwargs=arguments)
+            if settings.repeats > 1:
+                env = RepeatTasks(env, settings.repeats, seed)
     except (TypeError, ValueError) as error:
         raise UserError(f"{env_id} cannot be made with {arguments}: {error}") from error
     if settings.step_penalty:

@@ -11,7 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from rao_agents import RecursivePPO, schedules
+from rao_agents import RecursiveAlgorithm, schedules
 from rao_agents.extractors import SharedMLPExtractor
 from rao_agents.sequence_extractor import SequenceExtractor
 from rao_baselines.algorithms import Algorithm
@@ -39,7 +39,7 @@ CLASS_KEYS = ("features_extractor_class", "activation_fn", "optimizer_class")
 
 
 class EntropySchedule(BaseCallback):
-    """Sets the entropy coefficient before each update: what SB3 lacks and RecursivePPO has built in."""
+    """Sets the entropy coefficient before each update: what SB3 lacks and the recursive algorithms have built in."""
 
     def __init__(self, schedule: schedules.Schedule) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def make_model(algorithm: Algorithm, settings: Settings, env: VecEnv, *, seed: i
     for key, value in settings.hyperparameters.items():
         if key in SCHEDULED and isinstance(value, str):
             value = schedules.parse(value)
-            if key == "ent_coef" and cls is not RecursivePPO:
+            if key == "ent_coef" and not issubclass(cls, RecursiveAlgorithm):
                 value = value(1.0) if callable(value) else value  # EntropySchedule takes over
         arguments[key] = _named_classes(value) if key.endswith("_kwargs") and value is not None else value
     try:
@@ -93,7 +93,7 @@ def make_model(algorithm: Algorithm, settings: Settings, env: VecEnv, *, seed: i
 def schedule_callbacks(settings: Settings, model: BaseAlgorithm) -> list[BaseCallback]:
     """The callbacks that carry out schedules which the algorithm itself does not know."""
     entropy = settings.hyperparameters.get("ent_coef")
-    if isinstance(entropy, str) and not isinstance(model, RecursivePPO):
+    if isinstance(entropy, str) and not isinstance(model, RecursiveAlgorithm):
         schedule = schedules.parse(entropy)
         assert callable(schedule)
         return [EntropySchedule(schedule)]

@@ -63,6 +63,16 @@ _PPO: Space = {
     "clip_range": Choice((0.1, 0.2, 0.3)),
     WIDTH: _WIDTH,
 }
+_A2C: Space = {
+    "learning_rate": LogFloat(2e-4, 5e-3, linear=True),
+    "ent_coef": LogFloat(1e-3, 5e-2, linear=True),
+    "gamma": _GAMMA,
+    "gae_lambda": _LAMBDA,
+    "n_steps": Choice((5, 16, 32, 64)),
+    "normalize_advantage": Choice((False, True)),
+    "use_rms_prop": Choice((False, True)),
+    WIDTH: _WIDTH,
+}
 _RECURSIVE: Space = {
     "step_cost": Choice((0.0, 0.003, 0.01, 0.03)),
     "delegation_bonus": Choice((0.0, 0.1, 0.3)),
@@ -78,20 +88,11 @@ _MONOLITHIC: Space = {**_FEEDBACK, "frame_stack": Choice((1, 2, 4))}
 
 SPACES: dict[str, Space] = {
     "recursive_ppo": {**_PPO, **_RECURSIVE},
+    "recursive_a2c": {**_A2C, **_RECURSIVE},
     "flat_ppo": {**_PPO, **_FEEDBACK},
     "ppo": {**_PPO, **_MONOLITHIC},
     "maskable_ppo": {**_PPO, **_MONOLITHIC},
-    "a2c": {
-        "learning_rate": LogFloat(2e-4, 5e-3, linear=True),
-        "ent_coef": LogFloat(1e-3, 5e-2, linear=True),
-        "gamma": _GAMMA,
-        "gae_lambda": _LAMBDA,
-        "n_steps": Choice((5, 16, 32, 64)),
-        "normalize_advantage": Choice((False, True)),
-        "use_rms_prop": Choice((False, True)),
-        WIDTH: _WIDTH,
-        **_MONOLITHIC,
-    },
+    "a2c": {**_A2C, **_MONOLITHIC},
     "dqn": {
         "learning_rate": LogFloat(5e-5, 2e-3),
         "gamma": _GAMMA,

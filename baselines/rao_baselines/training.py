@@ -122,6 +122,8 @@ def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: b
 
 def _check_same(folder: RunFolder, config: dict[str, Any]) -> None:
     saved = read_json(folder.config)
+    # What a setting was before there was one.
+    saved = saved | {"settings": asdict(Settings()) | saved.get("settings", {})}
     differ = [
         f"{part}.{key}: {saved.get(part, {}).get(key)!r} there, {value!r} now"
         for part in ("spec", "settings")

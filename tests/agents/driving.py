@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from toy_envs import EventTree
 
 from rao_agents.frame_gae import NO_ROW
@@ -34,15 +34,25 @@ def drive(
     cls: type[DummyVecEnv] = DummyVecEnv,
     step_cost: float = 0.0,
     bonus: float = 0.0,
+    bonus_form: str = "average",
+    skip: int = 0,
+    wrap: Callable[[DummyVecEnv], VecEnv] | None = None,
     **kwargs: Any,
 ) -> tuple[dict[int, Learned], FrameRolloutBuffer]:
-    """Play `rollouts` rollouts; returns every completed transition by its observation, and the buffer."""
-    venv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
+    """Play `rollouts` rollouts; returns every completed transition by its observation, and the buffer.
+
+    The first `skip` steps are taken before the buffer sees anything; `wrap` puts wrappers around the environments.
+    """
+    venv: VecEnv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
+    if wrap is not None:
+        venv = wrap(venv)  # type: ignore[arg-type]
     n = len(envs)
     buffer = FrameRolloutBuffer(steps, venv.observation_space, venv.action_space, "cpu", n_envs=n, **kwargs)
-    tap = FrameTap(venv, buffer, step_cost, bonus)
+    tap = FrameTap(venv, buffer, step_cost, bonus, bonus_form)
     learned: dict[int, Learned] = {}
     obs = venv.reset()
+    for _ in range(skip):
+        obs, *_ = venv.step(np.zeros(n, np.int64))
     for rollout in range(rollouts):
         tap.begin(obs)
         buffer.reset()

@@ -24,6 +24,7 @@ from toy_envs import FactsVecEnv, LampTree, lamps
 
 from rao_agents import (
     ModelFileError,
+    RecursiveA2C,
     RecursivePPO,
     SharedMLPExtractor,
     UnsafeModelError,
@@ -53,6 +54,7 @@ ALGORITHMS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "MaskablePPO": (MaskablePPO, "MultiInputPolicy", ON_POLICY),
     "RecurrentPPO": (RecurrentPPO, "MultiInputLstmPolicy", ON_POLICY | {"policy_kwargs": LSTM}),
     "RecursivePPO": (RecursivePPO, "MultiInputPolicy", {**ON_POLICY, "n_steps": 5, "ent_coef": "lin_0.02"}),
+    "RecursiveA2C": (RecursiveA2C, "MultiInputPolicy", {"n_steps": 5, "ent_coef": "lin_0.02"}),
 }
 
 
@@ -344,7 +346,7 @@ def test_wrong_uses(trained: RecursivePPO, model_file: Path, tmp_path: Path) -> 
         RecursivePPO.load(tmp_path)
     with pytest.raises(ModelFileError, match="holds a RecursivePPO, not a DQN"):
         load_safely(model_file, algorithm="DQN")
-    with pytest.raises(ModelFileError, match="known: A2C, DQN, MaskablePPO, PPO, RecurrentPPO, RecursivePPO"):
+    with pytest.raises(ModelFileError, match="known: A2C, DQN, MaskablePPO, PPO, RecurrentPPO, RecursiveA2C, RecursivePPO"):
         load_safely(model_file, algorithm="SAC")
     with pytest.raises(ModelFileError, match="holds no training state"):
         load_safely(model_file, lamps(4), with_training_state=True)

@@ -21,51 +21,60 @@ def brute_force(
     lam: float,
     step_cost: float,
     bonus: float,
+    credit: str = "node",
 ) -> dict[int, float]:
     """Advantages by definition, from the whole log: {observation: advantage} of the completed transitions."""
     result = {}
     for log in logs:
-        frames: dict[tuple[int, int], list[int]] = {}
-        ends: dict[tuple[int, int], tuple[int, float]] = {}
+        times: dict[tuple[int, int], list[int]] = {}  # when each frame decided
+        ends: dict[tuple[int, int], tuple[int, float]] = {}  # when it ended, and what that paid
         for t, entry in enumerate(log):
-            frames.setdefault((entry["episode"], entry["frame"]), []).append(t)
+            for frame in entry["stack"]:
+                times.setdefault((entry["episode"], frame), [])
+            times[entry["episode"], entry["frame"]].append(t)
             for ended in entry["returned"]:
                 payoff = ended["reward"] if ended["depth"] > 0 else 0.0
                 if ended["children"]:
                     payoff += bonus * ended["successes"] / ended["children"]
                 ends[entry["episode"], ended["frame_id"]] = (t, payoff)
             if entry["done"]:
-                for key in frames:
+                for key in times:
                     if key[0] == entry["episode"]:
                         ends.setdefault(key, (t, 0.0))
-        for key, rows in frames.items():
-            later = None  # (rollout, advantage) of the frame's next row, None while it is not complete
-            for position in reversed(range(len(rows))):
-                t = rows[position]
-                following = rows[position + 1] if position + 1 < len(rows) else None
-                if following is None and key not in ends:
-                    # The frame may act next, just after the log's last step.
-                    here = len(log)
-                    if key != (log[-1]["next_episode"], log[-1]["next_frame"]):
-                        later = None
-                        continue
-                    following = here
-                stop = following if following is not None else ends[key][0] + 1
-                reward = -step_cost
-                if log[t]["depth"] == 0:
-                    reward += sum(gamma ** (s - t) * log[s]["reward"] for s in range(t, stop))
-                rollout = (stop - 1) // steps
-                advantage = reward - value(log[t]["obs"], rollout)
-                if following is None:
-                    advantage += gamma ** (ends[key][0] - t) * ends[key][1]
-                else:
-                    number = log[following]["obs"] if following < len(log) else log[-1]["obs"] + 1
-                    factor = gamma ** (following - t)
-                    advantage += factor * value(number, rollout)
-                    if later is not None and following < (rollout + 1) * steps and later[0] == rollout:
-                        advantage += factor * lam * later[1]
-                result[log[t]["obs"]] = advantage
-                later = (rollout, advantage)
+        acting = (log[-1]["next_episode"], log[-1]["next_frame"])
+        complete: dict[int, tuple[int, float]] = {}  # (rollout, advantage) by time
+        for t in reversed(range(len(log))):
+            entry = log[t]
+            line = [(entry["episode"], frame) for frame in entry["stack"]]  # from the root to the frame itself
+            answers_to = line[-1:] if credit == "node" else line[:1] if credit == "root" else line
+            # When the trajectory goes on: at the next decision of the frame, or of whoever inherits it.
+            after, following, over = t, None, False
+            for key in reversed(line):
+                following = next((s for s in times[key] if s > after), len(log) if key == acting else None)
+                if following is not None or key not in ends:
+                    break
+                after = ends[key][0]
+                over = credit == "node" or key == line[0]
+                if over:
+                    break
+            if following is None and not over:
+                continue  # it waits
+            stop = after + 1 if following is None else following
+            rollout = (stop - 1) // steps
+            advantage = -value(entry["obs"], rollout) - (0.0 if credit == "root" else step_cost)
+            for s in range(t, stop):
+                if line[0] in answers_to:
+                    advantage += gamma ** (s - t) * log[s]["reward"]
+                if credit != "root":
+                    advantage += gamma ** (s - t) * sum(ends[key][1] for key in answers_to if key in ends and ends[key][0] == s)
+            if following is not None:
+                number = log[following]["obs"] if following < len(log) else log[-1]["obs"] + 1
+                factor = gamma ** (following - t)
+                advantage += factor * value(number, rollout)
+                if following in complete and following < (rollout + 1) * steps and complete[following][0] == rollout:
+                    advantage += factor * lam * complete[following][1]
+            result[entry["obs"]] = advantage
+            complete[t] = (rollout, advantage)
     return result
 
 
@@ -218,6 +227,7 @@ def test_row_before_a_pending_spawn_is_bootstrapped_from_it() -> None:
     gamma=st.floats(0.5, 1.0),
     lam=st.floats(0.0, 1.0),
     side_channel=st.booleans(),
+    credit=st.sampled_from(["node", "tree", "root"]),
 )
 def test_random_trees_equal_brute_force(
     seed: int,
@@ -228,6 +238,7 @@ def test_random_trees_equal_brute_force(
     gamma: float,
     lam: float,
     side_channel: bool,
+    credit: str,
 ) -> None:
     """Any tree, any rollout length: each transition is learned from once, with the right advantage."""
     envs = [EventTree(random_events(np.random.default_rng([seed, i]), max_depth), first=i * 10_000) for i in range(n_envs)]
@@ -241,9 +252,10 @@ def test_random_trees_equal_brute_force(
         0.3,
         gamma=gamma,
         gae_lambda=lam,
+        credit=credit,
     )
     logs = finish_log(envs)
-    expected = brute_force(logs, steps, network, gamma, lam, 0.1, 0.3)
+    expected = brute_force(logs, steps, network, gamma, lam, 0.1, 0.3, credit)
     assert set(got) == set(expected)
     for number, advantage in expected.items():
         assert got[number].advantage == pytest.approx(advantage, abs=2e-5), number
@@ -254,10 +266,12 @@ def test_random_trees_equal_brute_force(
                 above = None if entry["parent"] is None else latest.get((entry["episode"], entry["parent"]))
                 assert got[entry["obs"]].parent == above
             latest[entry["episode"], entry["frame"]] = entry["obs"]
-    # What is left over is what waits: one row for each ancestor of the acting frames.
+    # What is left over is what waits: one row for each ancestor of the acting frames, and with credit across
+    # frames the last rows of those that ended and whose parents have not gone on.
     waiting = {int(number) for number in buffer.carried.observations[""][:, 0]} if buffer.carried else set()
     assert waiting | set(got) == {entry["obs"] for env in envs for entry in env.log}
-    assert len(waiting) <= sum(len(env.stack) - 1 for env in envs)
+    if credit == "node":
+        assert len(waiting) <= sum(len(env.stack) - 1 for env in envs)
 
 
 def test_brute_force_can_fail() -> None:

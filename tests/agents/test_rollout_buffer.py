@@ -209,6 +209,31 @@ def test_missing_frame_id_is_an_error() -> None:
         drive([Silent(script(Event("step")))], 1, 1, network)
 
 
+def test_states_of_version_0_1_0_can_be_gone_on_with() -> None:
+    """They said less: only pending spawns were carried, and where those stood gave their links."""
+    _, buffer = drive(trees(3), 2, 7, network)
+    state = buffer.get_state()
+    assert state["carried"] is not None and len(state["carried"]["rows"]) > 2
+    fields = ["reward", "discount", "next", "parent", "frame_id", "episode", "env", "depth"]
+    rows = state["carried"]["rows"]
+    old_rows = np.zeros(len(rows), [(name, rows.dtype[name]) for name in fields])
+    for name in fields:
+        old_rows[name] = rows[name]
+    old_rows["parent"] = 10**6  # an index into a table that is gone
+    kept = ("observations", "actions", "action_masks", "log_probs")
+    old = {name: state[name] for name in ("frame_id", "acting", "episode", "rng")}
+    old["carried"] = {name: state["carried"][name] for name in kept} | {"rows": old_rows}
+    after = []
+    for one in (state, old):
+        other = FrameRolloutBuffer(7, EventTree.observation_space, EventTree.action_space, "cpu", n_envs=3)
+        other.set_state(one)
+        after.append((other.rows[other.n_step_rows : other.n_rows], other.frames))
+    assert (after[0][0]["parent"] >= 0).any(), "this test needs a pending spawn below another"
+    for name in (*fields, "link"):
+        np.testing.assert_array_equal(after[0][0][name], after[1][0][name])
+    np.testing.assert_array_equal(after[0][1], after[1][1])
+
+
 def test_frames_need_discrete_actions() -> None:
     with pytest.raises(ValueError, match="Discrete"):
         FrameRolloutBuffer(4, EventTree.observation_space, spaces.MultiBinary(3), "cpu")

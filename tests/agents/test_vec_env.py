@@ -190,7 +190,7 @@ def test_attributes_and_methods() -> None:
     assert venv.env_is_wrapped(Monitor) == [False] * 4
     with pytest.raises(AttributeError, match="cannot be set"):
         venv.set_attr("budget", 3)
-    with pytest.raises(AttributeError, match="action_masks, get_state, set_state"):
+    with pytest.raises(AttributeError, match="action_masks, reset, get_state, set_state"):
         venv.env_method("render")
     twin = make_vec_env("RAO/Maze-20x20-v0", 4, spawn=False)
     assert twin.get_attr("spawn_actions")[0].tolist() == []

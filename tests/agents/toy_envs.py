@@ -235,6 +235,7 @@ class EventTree(gym.Env[Any, Any]):
             "episode": self.episode,
             "frame": self.stack[-1]["id"],
             "parent": self.stack[-2]["id"] if len(self.stack) > 1 else None,
+            "stack": [frame["id"] for frame in self.stack],
             "depth": len(self.stack) - 1,
             "reward": event.reward,
             "done": event.kind == "done",

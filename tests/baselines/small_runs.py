@@ -15,6 +15,7 @@ ENV = "RAO/Maze-5x5-v0"
 
 SMALL: dict[str, dict[str, Any]] = {
     "a2c": {"n_envs": 4, "n_steps": 8},
+    "recursive_a2c": {"n_envs": 4, "n_steps": 8},
     "dqn": {"n_envs": 2, "learning_starts": 64, "buffer_size": 200, "target_update_interval": 40, "batch_size": 32},
 }
 """Settings that make a run tiny, by algorithm."""

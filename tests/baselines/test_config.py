@@ -128,6 +128,34 @@ def test_settings_that_cannot_be_built_say_so(overrides: dict[str, Any], message
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["recursive_ppo", "recursive_a2c"])
+def test_words_that_an_algorithm_takes(name: str) -> None:
+    row = find_algorithm(name)
+    settings = load_settings(row, ENV, {"credit": "tree", "advantage": "rloo", "delegation_bonus_form": "sum", "repeats": 3, "n_envs": 2})
+    model: Any = make_model(row, settings, make_training_env(ENV, settings, True, 0), seed=0, device="cpu")
+    assert (model.credit, model.advantage, model.delegation_bonus_form) == ("tree", "rloo", "sum")
+    with pytest.raises(UserError, match="credit must be one of node, tree, root, got 'branch'"):
+        load_settings(row, ENV, {"credit": "branch"})
+    with pytest.raises(UserError, match=r"advantage must be one of gae, rloo, got 1\.0"):
+        load_settings(row, ENV, {"advantage": 1.0})
+    with pytest.raises(UserError, match="repeats must be a whole number of at least 1, got 0"):
+        load_settings(row, ENV, {"repeats": 0})
+    once = load_settings(row, ENV, {"advantage": "rloo", "n_envs": 2})
+    with pytest.raises(UserError, match="cannot be made with these settings: advantage='rloo' compares rollouts"):
+        make_model(row, once, make_training_env(ENV, once, True, 0), seed=0, device="cpu")
+    with pytest.raises(UserError, match="ppo has no setting 'credit'"):
+        load_settings(find_algorithm("ppo"), ENV, {"credit": "tree"})
+
+
+def test_a_plain_environment_repeats_its_tasks_too() -> None:
+    row = find_algorithm("recursive_a2c")
+    settings = load_settings(row, "CartPole-v1", {"advantage": "rloo", "repeats": 2, "n_envs": 2})
+    env = make_training_env("CartPole-v1", settings, True, 0)
+    model: Any = make_model(row, settings, env, seed=0, device="cpu")
+    model.learn(200)
+    assert not model.recursive and model.num_timesteps == 200
+
+
 def test_assignments_are_yaml_with_numbers_as_people_write_them() -> None:
     given = parse_assignments(["a=1e-3", "b=[1, 2]", "c=true", "d.e=lin_0.1", "f=", "g=x=y"])
     assert given == {"a": 0.001, "b": [1, 2], "c": True, "d.e": "lin_0.1", "f": None, "g": "x=y"}

@@ -46,6 +46,7 @@ def without_times(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "ppo": {"frame_stack": 2, "normalize": True, "step_penalty": 0.01, "ent_coef": "lin_0.1"},
+    "recursive_a2c": {"advantage": "rloo", "repeats": 2, "credit": "tree"},
     # A replay buffer stores what VecNormalize saw: it has to come after the stacking.
     "dqn": {"frame_stack": 2, "normalize": True},
 }
