@@ -12,9 +12,9 @@ SIZES = {f"RAO/Dialogue-{turns}turn-v0?": f"{turns} turns" for turns in (5, 10, 
 CHAINS = {f"{TASK}dependency=0": "independent", TASK: "mixed", f"{TASK}dependency=1": "chained"}
 SPARSE: dict[str, Any] = {"dense_weight": 0.0}
 MILLION = 1_000_000
-OWN = 8
+OWN = 10
 """The ids' window, in acts."""
-WINDOWS = (4, 6, 12, 27)
+WINDOWS = (6, 8, 16, 27)
 """Others."""
 
 
@@ -54,7 +54,7 @@ DIALOGUE = Suite(
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
         _row("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION),
         _row("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 3, MILLION, SPARSE),
-        _row("maskable_ppo_double", "MaskablePPO, dense, double window", "maskable_ppo", 3, MILLION, {}, "window=16"),
+        _row("maskable_ppo_double", "MaskablePPO, dense, double window", "maskable_ppo", 3, MILLION, {}, "window=20"),
         _row("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 2, MILLION),
         _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, SPARSE),
