@@ -71,7 +71,7 @@ def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:
         for name, row in summary["experiments"].items():
             if row["group"] == group:
                 cells = [(_path if table.paths else _score)(row, task) for task in table.columns.values()]
-                times = [_thousands(reached.get(name, {}).get("median"))] if table.timed else []
+                times = [_thousands(reached[name]["median"]) if name in reached else ""] if table.timed else []
                 label = f"**{row['label']}**" if row["algorithm"] == "recursive_ppo" else row["label"]
                 rows.append([*([group] if several else []), label, str(len(row["seeds"])), _thousands(row["steps"]), *cells, *times])
     return rows
