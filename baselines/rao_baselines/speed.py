@@ -16,7 +16,7 @@ from rao_baselines.provenance import provenance
 OURS = "RAO/Maze-20x20-v0"
 MINIGRID = "MiniGrid-MultiRoom-N6-v0"
 CARTPOLE = "CartPole-v1"
-FAMILIES = {"RAO/Algebra-depth8-v0": 1024, "RAO/LongSeq-10k-v0": 64, "RAO/LongSeq-nested-320-v0": 1024}
+FAMILIES = {"RAO/Algebra-depth8-v0": 1024, "RAO/LongSeq-10k-v0": 64, "RAO/LongSeq-nested-320-v0": 1024, "RAO/Dialogue-10turn-v0": 1024}
 """Other families' vector measurements: how many environments. 64 observations of 2,000 records are what a training run has."""
 REWRITE = "RAO/Rewrite-v0"
 SEED = 0
