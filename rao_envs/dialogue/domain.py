@@ -219,7 +219,7 @@ class DialogueDomain(Domain):
             party=np.zeros((n, C, D), PARTY),
             place=place,
             frames=np.zeros((n, levels), FRAME),
-            acts=np.zeros((n, levels, self.window + received), ACT),
+            acts=np.zeros((n, levels, 1 << (self.window + received - 1).bit_length()), ACT),
             given=np.zeros((n, levels, min(self.slots, self.window - 1)), ACT),
             beliefs=np.zeros((n, levels, S), BELIEF),
             shares=np.zeros((n, levels, max(C, D)), SHARE),

@@ -186,7 +186,7 @@ def talk(domain: DialogueState, i: int, depth: int, city: int, d: int, action: i
         answer_value(domain, i, depth, city, d, slot, value, kind == RELAX)
 
 
-@lean
+@inline
 def take_action(domain: DialogueState, stack: CallStack, i: int, depth: int, action: int) -> None:
     """Apply an allowed primitive action in the frame at `depth`."""
     frame, rules = domain.frames[i, depth], domain.rules[0]
@@ -366,7 +366,7 @@ def progress(domain: DialogueState, stack: CallStack, i: int) -> float:
     return (place["right"] - place["wrong"]) / max(1, place["active"])
 
 
-@lean
+@inline
 def mark_act(act: Any, frame: Any, task: npt.NDArray[np.int8], at: int, domains: int, slots: int, values: int) -> None:
     """Write an act from place `at` of an observation on; `frame` is the one that sees it."""
     task[at + act["kind"] - 1] = 1
@@ -389,7 +389,7 @@ def mark_act(act: Any, frame: Any, task: npt.NDArray[np.int8], at: int, domains:
         task[at + values] = 1
 
 
-@lean
+@inline
 def write_task(domain: DialogueState, task: npt.NDArray[np.int8], i: int, depth: int) -> None:
     """Write the observation of the frame at `depth` into `task`, int8 (fields,)."""
     frame = domain.frames[i, depth]
@@ -402,7 +402,7 @@ def write_task(domain: DialogueState, task: npt.NDArray[np.int8], i: int, depth:
     for k in range(given):
         mark_act(domain.given[i, depth, k], frame, task, (window - 1 - k) * width, domains, slots, values)
     for age in range(min(window - given, frame["said"])):
-        mark_act(domain.acts[i, depth, (frame["said"] - 1 - age) % places], frame, task, age * width, domains, slots, values)
+        mark_act(domain.acts[i, depth, (frame["said"] - 1 - age) & (places - 1)], frame, task, age * width, domains, slots, values)
     at = window * width
     if frame["focus"] >= 0:
         for s in range(domain.slots_of[frame["focus"]]):

@@ -61,7 +61,7 @@ def next_wish(domain: DialogueState, i: int, city: int, d: int) -> int:
     return whole(NONE)
 
 
-@lean
+@inline
 def answer_request(domain: DialogueState, i: int, depth: int, city: int, d: int, slot: int) -> None:
     """Tell the wish on `slot`, or that there is none; sometimes add another, the first on the agenda."""
     for extra in range(2):
@@ -78,7 +78,7 @@ def answer_request(domain: DialogueState, i: int, depth: int, city: int, d: int,
             return
 
 
-@lean
+@inline
 def answer_value(domain: DialogueState, i: int, depth: int, city: int, d: int, slot: int, value: int, giving_up: bool) -> None:
     """To "should it be that?", or (`giving_up`) "could you do without?": yes, or what it is; here nothing is misheard.
 
@@ -132,7 +132,7 @@ def to_blame(domain: DialogueState, i: int, city: int, d: int, e: int) -> int:
     return blamed
 
 
-@lean
+@inline
 def answer_offer(domain: DialogueState, i: int, depth: int, city: int, d: int, e: int) -> None:
     """Accept what suits; else name one of the slots to blame."""
     slot = to_blame(domain, i, city, d, e)

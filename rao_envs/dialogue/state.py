@@ -92,6 +92,7 @@ BELIEF = np.dtype(
         ("status", np.int8),  # one of the codes below
         ("said", np.int16),  # the value as said: SAME for a reference
         ("value", np.int16),  # the value that a booking must have; NONE where that is not known
+        ("barred", np.int64),  # bit v + 1: an entity with value v (NONE: not known) was turned down because of it
     ],
     align=True,
 )
@@ -115,7 +116,10 @@ PLACE = np.dtype(
 
 
 class DialogueState(NamedTuple):
-    """A batch of `n` trips: C cities, D domains, S slots, E entities, G given trips, L levels of frames, R places of a window's ring."""
+    """A batch of `n` trips: C cities, D domains, S slots, E entities, G given trips, L levels of frames.
+
+    A window is a ring of R places, a power of two.
+    """
 
     rules: npt.NDArray[Any]  # RULES (1,)
     slots_of: npt.NDArray[np.int8]  # (D,) see `OntologyArrays`
@@ -136,7 +140,7 @@ class DialogueState(NamedTuple):
     party: npt.NDArray[Any]  # PARTY (n, C, D)
     place: npt.NDArray[Any]  # PLACE (n,)
     frames: npt.NDArray[Any]  # FRAME (n, L)
-    acts: npt.NDArray[Any]  # ACT (n, L, R) a ring: act number j is in place j mod R
+    acts: npt.NDArray[Any]  # ACT (n, L, R) a ring: act number j is in place j & (R - 1)
     given: npt.NDArray[Any]  # ACT (n, L, G) the bookings that a domain's frame was given
     beliefs: npt.NDArray[Any]  # BELIEF (n, L, S)
     shares: npt.NDArray[Any]  # SHARE (n, L, max(C, D))

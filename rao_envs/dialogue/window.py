@@ -31,6 +31,13 @@ from rao_envs.dialogue.acts import (
 )
 from rao_envs.dialogue.state import CERTAIN, DOUBTED, FREE, GIVEN_UP, HEARD_WELL, UNKNOWN, UNRESOLVED, DialogueState, database, whole
 
+BOOKINGS = 1 << BOOK | 1 << RESULT
+"""Bits of the kinds of act that tell what is booked,"""
+VOUCHED = 1 << YES | 1 << CORRECT | 1 << REFUSE
+"""of those in which a counterpart vouches for a value,"""
+KNOWLEDGE = VOUCHED | 1 << INFORM | 1 << ANY | 1 << AGREE
+"""and of those that say what it wants of a slot."""
+
 
 @lean
 def say(frame: Any, ring: npt.NDArray[Any], kind: int, speaker: int, city: int, d: int, slot: int, value: int, entity: int) -> None:
@@ -47,7 +54,7 @@ def say(frame: Any, ring: npt.NDArray[Any], kind: int, speaker: int, city: int, 
         value: of the slot, SAME or NONE.
         entity: or NONE.
     """
-    act = ring[frame["said"] % len(ring)]
+    act = ring[frame["said"] & (len(ring) - 1)]
     act["kind"] = kind
     act["speaker"] = speaker
     act["city"] = city
@@ -64,7 +71,7 @@ def say(frame: Any, ring: npt.NDArray[Any], kind: int, speaker: int, city: int, 
 def say_heard(frame: Any, ring: npt.NDArray[Any], city: int, d: int, slot: int, value: int, sure: int, truth: int) -> None:
     """Put what was heard of a wish into a window."""
     say(frame, ring, whole(INFORM), whole(COUNTERPART), city, d, slot, value, whole(NONE))
-    act = ring[(frame["said"] - 1) % len(ring)]
+    act = ring[(frame["said"] - 1) & (len(ring) - 1)]
     act["sure"] = sure
     act["truth"] = truth
 
@@ -78,7 +85,7 @@ def held(domain: DialogueState, frame: Any) -> int:
 @inline
 def is_booking(kind: int) -> bool:
     """Whether an act tells what is booked."""
-    return kind in (BOOK, RESULT)
+    return BOOKINGS >> kind & 1 == 1
 
 
 @inline
@@ -93,7 +100,7 @@ def open_window(frame: Any, ring: npt.NDArray[Any]) -> None:
 @lean
 def copy_act(act: Any, frame: Any, ring: npt.NDArray[Any], speaker: int) -> None:
     """Say `act` (a record of another ring) again, as the same speaker or, unless that is NONE, another."""
-    copy = ring[frame["said"] % len(ring)]
+    copy = ring[frame["said"] & (len(ring) - 1)]
     copy["kind"] = act["kind"]
     copy["speaker"] = act["speaker"] if speaker < 0 else speaker
     copy["city"] = act["city"]
@@ -125,7 +132,7 @@ def take_along(domain: DialogueState, i: int, depth: int, city: int, d: int) -> 
     open_window(child, domain.acts[i, depth + 1])
     mark, places = whole(frame["mark"]), domain.acts.shape[2]
     for j in range(max(0, mark - domain.rules[0]["window"]), mark):
-        act = domain.acts[i, depth, j % places]
+        act = domain.acts[i, depth, j & (places - 1)]
         if act["city"] != city:
             continue
         if d < 0 or act["domain"] == d:
@@ -138,16 +145,16 @@ def take_along(domain: DialogueState, i: int, depth: int, city: int, d: int) -> 
 @inline
 def is_knowledge(kind: int) -> bool:
     """Whether an act of a counterpart says what it wants of a slot."""
-    return kind in (INFORM, ANY, YES, CORRECT, AGREE, REFUSE)
+    return KNOWLEDGE >> kind & 1 == 1
 
 
-@lean
+@inline
 def tells_of(domain: DialogueState, i: int, depth: int, city: int, d: int) -> bool:
     """Whether the window of the frame at `depth` holds an act that tells what is booked there."""
     frame, places = domain.frames[i, depth], domain.acts.shape[2]
     found = False
     for j in range(held(domain, frame), whole(frame["said"])):
-        act = domain.acts[i, depth, j % places]
+        act = domain.acts[i, depth, j & (places - 1)]
         found |= is_booking(act["kind"]) and act["city"] == city and act["domain"] == d
     return found
 
@@ -163,7 +170,7 @@ def hand_back(domain: DialogueState, i: int, depth: int, city: int, d: int) -> N
     last = whole(child["said"])
     places = domain.acts.shape[2]
     for j in range(held(domain, child), last):
-        act = domain.acts[i, depth + 1, j % places]
+        act = domain.acts[i, depth + 1, j & (places - 1)]
         kind = act["kind"]
         if act["city"] != city:
             continue
@@ -175,7 +182,7 @@ def hand_back(domain: DialogueState, i: int, depth: int, city: int, d: int) -> N
             continue
         latest = True
         for later in range(j + 1, last):
-            other = domain.acts[i, depth + 1, later % places]
+            other = domain.acts[i, depth + 1, later & (places - 1)]
             about = other["city"] == city and other["domain"] == d
             if about and kind == ACCEPT and other["kind"] == ACCEPT:
                 latest = False
@@ -185,7 +192,7 @@ def hand_back(domain: DialogueState, i: int, depth: int, city: int, d: int) -> N
             copy_act(act, frame, ring, whole(CHILD))
 
 
-@lean
+@inline
 def see_scope(domain: DialogueState, i: int, depth: int) -> None:
     """What the frame at `depth` has yet to book, in its scope and in the city in focus. Part of the trip's plan, which everybody knows."""
     frame = domain.frames[i, depth]
@@ -218,7 +225,7 @@ def see_scope(domain: DialogueState, i: int, depth: int) -> None:
         return
     city, visible = whole(frame["focus_city"]), 0
     for j in range(held(domain, frame), whole(frame["said"])):
-        act = domain.acts[i, depth, j % domain.acts.shape[2]]
+        act = domain.acts[i, depth, j & (domain.acts.shape[2] - 1)]
         if is_booking(act["kind"]) and act["city"] == city and act["domain"] >= 0:
             visible |= 1 << act["domain"]
     for k in range(frame["given"]):
@@ -248,7 +255,7 @@ def believe(belief: Any, status: int, said: int) -> None:
     belief["value"] = NONE if said == SAME else said
 
 
-@lean
+@inline
 def resolve_reference(domain: DialogueState, i: int, depth: int, slot: int) -> None:
     """Put a booked value in the place of "the same as there", if the window tells of that booking."""
     frame = domain.frames[i, depth]
@@ -257,7 +264,7 @@ def resolve_reference(domain: DialogueState, i: int, depth: int, slot: int) -> N
     other, booked = domain.refer[i, city, d, slot], whole(NONE)
     if other >= 0:
         for j in range(held(domain, frame), whole(frame["said"])):
-            act = domain.acts[i, depth, j % domain.acts.shape[2]]
+            act = domain.acts[i, depth, j & (domain.acts.shape[2] - 1)]
             if is_booking(act["kind"]) and act["city"] == city and act["domain"] == other:
                 booked = whole(act["entity"])
         for k in range(frame["given"]):
@@ -269,22 +276,7 @@ def resolve_reference(domain: DialogueState, i: int, depth: int, slot: int) -> N
         belief["status"] = UNRESOLVED
 
 
-@lean
-def is_excluded(domain: DialogueState, i: int, depth: int, e: int) -> bool:
-    """Whether the window tells that entity `e` was turned down, or one with the same value of the slot that was to blame."""
-    frame = domain.frames[i, depth]
-    city, d = whole(frame["focus_city"]), whole(frame["focus"])
-    shelf = domain.entity[database(domain, i), city, d]
-    for j in range(held(domain, frame), whole(frame["said"])):
-        act = domain.acts[i, depth, j % domain.acts.shape[2]]
-        if act["kind"] == REJECT and act["domain"] == d and act["city"] == city:
-            status = domain.beliefs[i, depth, act["slot"]]["status"]
-            if status != GIVEN_UP and status != FREE and shelf[e, act["slot"]] == shelf[act["entity"], act["slot"]]:
-                return True
-    return False
-
-
-@lean
+@inline
 def read_acts(domain: DialogueState, i: int, depth: int) -> int:
     """Beliefs about the domain in focus: the latest word on each slot counts. Returns how many rejections there are."""
     frame = domain.frames[i, depth]
@@ -292,13 +284,13 @@ def read_acts(domain: DialogueState, i: int, depth: int) -> int:
     shelf = domain.entity[database(domain, i), city, d]
     rejections = 0
     for j in range(held(domain, frame), whole(frame["said"])):
-        act = domain.acts[i, depth, j % domain.acts.shape[2]]
+        act = domain.acts[i, depth, j & (domain.acts.shape[2] - 1)]
         if act["domain"] != d or act["city"] != city:
             continue
         kind, slot = act["kind"], act["slot"]
         if kind == INFORM:
             believe(domain.beliefs[i, depth, slot], HEARD_WELL if act["sure"] else DOUBTED, whole(act["value"]))
-        elif kind in (YES, CORRECT, REFUSE):
+        elif VOUCHED >> kind & 1:
             believe(domain.beliefs[i, depth, slot], CERTAIN, whole(act["value"]))
         elif kind == ANY:
             believe(domain.beliefs[i, depth, slot], FREE, NONE)
@@ -309,6 +301,7 @@ def read_acts(domain: DialogueState, i: int, depth: int) -> int:
         elif kind == REJECT:
             rejections += 1
             belief = domain.beliefs[i, depth, slot]
+            belief["barred"] |= 1 << whole(shelf[act["entity"], slot] + 1)
             if belief["status"] <= HEARD_WELL and belief["value"] == shelf[act["entity"], slot]:
                 believe(domain.beliefs[i, depth, slot], UNKNOWN, NONE)  # that cannot be what was meant
     return rejections
@@ -329,6 +322,7 @@ def ground(domain: DialogueState, i: int, depth: int) -> None:
     frame["matches"] = NONE
     for s in range(domain.beliefs.shape[2]):
         believe(domain.beliefs[i, depth, s], UNKNOWN, NONE)
+        domain.beliefs[i, depth, s]["barred"] = 0
     if frame["focus"] < 0:
         return
     city, d = whole(frame["focus_city"]), whole(frame["focus"])
@@ -339,17 +333,19 @@ def ground(domain: DialogueState, i: int, depth: int) -> None:
         if belief["said"] == SAME:
             resolve_reference(domain, i, depth, s)
         known += belief["status"] != UNKNOWN
+        if belief["status"] == GIVEN_UP or belief["status"] == FREE:
+            belief["barred"] = 0
     if known > 0 and (frame["refers"] & ~frame["linked"]) >> d & 1 == 0:
         frame["matches"] = 0
         shelf = domain.entity[database(domain, i), city, d]
         for e in range(domain.entities_of[city, d]):
             fitting = True
             for s in range(domain.slots_of[d]):
-                value = domain.beliefs[i, depth, s]["value"]
-                if value >= 0 and shelf[e, s] != value:
+                belief, value = domain.beliefs[i, depth, s], whole(shelf[e, s])
+                if (belief["value"] >= 0 and value != belief["value"]) or belief["barred"] >> (value + 1) & 1:
                     fitting = False
                     break
-            if fitting and not (rejections > 0 and is_excluded(domain, i, depth, e)):
+            if fitting:
                 if frame["matches"] == 0:
                     frame["candidate"] = e
                 frame["matches"] += 1
