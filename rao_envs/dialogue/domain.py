@@ -145,7 +145,7 @@ class DialogueDomain(Domain):
         domains = identifiers([domain.name for domain in self.ontology.domains], "domain")
         cities = identifiers(list(self.ontology.cities), "city")
         targets = [*domains, *(f"city_{name}" for name in cities)]
-        if len(set(targets)) < len(targets):
+        if len(set(targets)) < len(targets) or "all" in targets:  # `spawn_all` is an action of its own
             targets = [*(f"domain_{name}" for name in domains), *(f"city_{name}" for name in cities)]
         slots = range(self.slots)
         self.primitives = (
@@ -272,7 +272,14 @@ class DialogueDomain(Domain):
 def identifiers(names: Sequence[str], kind: str) -> list[str]:
     """Names as parts of action names: lower case, words joined by underscores; numbered where that makes two the same."""
     plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or kind for name in names]
-    return [name if plain.count(name) == 1 else f"{name}_{k}" for k, name in enumerate(plain)]
+    found: list[str] = []
+    for k, name in enumerate(plain):
+        one = name
+        # What is numbered may be what another is called: "x", "x!" and "x 1".
+        while one in found or plain.count(one) > (one == name):
+            one += f"_{k}"
+        found.append(one)
+    return found
 
 
 def number_range(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
