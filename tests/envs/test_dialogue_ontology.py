@@ -555,3 +555,15 @@ def test_no_two_actions_have_the_same_name(names: list[str]) -> None:
     domain = DialogueDomain(ontology=content, constraints=1, domains=1)
     actions = [*domain.primitives, *domain.spawns]
     assert len(set(actions)) == len(actions), actions
+
+
+def test_a_small_ontology_needs_no_further_arguments() -> None:
+    """The defaults are three wishes and three bookings, or as many as there can be; what is asked for is not cut."""
+    domain = DialogueDomain(ontology=SMALL)
+    assert (domain.constraints, domain.domains) == ((2, 2), (2, 2))
+    trips = [{"stops": [{"city": "Graz", "domains": [{"domain": "hotel", "constraints": {"day": "Friday"}}]}]}]
+    assert DialogueDomain(ontology=SMALL, goals=trips).domains == (1, 1)
+    with pytest.raises(ValueError, match="constraints must be an integer in"):
+        DialogueDomain(ontology=SMALL, constraints=3)
+    with pytest.raises(ValueError, match="do not fit"):
+        DialogueDomain(ontology=SMALL, domains=3)
