@@ -43,12 +43,13 @@ class DialogueDomain(Domain):
 
     Args:
         turns: user turns of the whole tree (T), 1 to 1000: every question, confirmation, offer and negotiation takes one.
-        domains: bookings that a trip needs, in all cities; a pair (low, high) draws a number for each episode, each equally likely.
+        domains: bookings that a trip needs, in all cities; a pair (low, high) draws a number for each episode, each equally likely;
+            None: 3, or as many as the cities of a trip allow.
         cities: cities of a trip; a number or a pair. Bookings are spread evenly over them, at least one each.
         slots: slots of a domain, None for the ontology's; with drawn databases alone.
         values: values of a slot, None for the ontology's; with drawn databases alone.
         entities: entities of a database, 1 to 1000, None for the ontology's; with drawn databases alone.
-        constraints: wishes of a counterpart; a number or a pair.
+        constraints: wishes of a counterpart; a number or a pair; None: 3, or as many as a domain has slots.
         error_rate: how often something that is told is misheard, in [0, 1].
         volunteering: how often a wish is told in the opening, in [0, 1].
         dependency: how often a counterpart that could refer to another booking of its city does ("the same day as the hotel"), in [0, 1].
@@ -71,12 +72,12 @@ class DialogueDomain(Domain):
         self,
         turns: int = 10,
         *,
-        domains: int | Sequence[int] = 3,
+        domains: int | Sequence[int] | None = None,
         cities: int | Sequence[int] = 1,
         slots: int | None = None,
         values: int | None = None,
         entities: int | None = None,
-        constraints: int | Sequence[int] = 3,
+        constraints: int | Sequence[int] | None = None,
         error_rate: float = 0.1,
         volunteering: float = 0.9,
         dependency: float = 0.6,
@@ -99,9 +100,12 @@ class DialogueDomain(Domain):
         self.goals = None if goals is None else self._load_goals(goals, ontology)
         self.options = frozenset({"trip"} if self.goals is not None else ())
         n_cities, n_domains = self.arrays.entities_of.shape
-        self.constraints = number_range("constraints", constraints, 1, self.slots)
+        # A small ontology works without further arguments: only what was asked for and cannot be had is an error.
+        self.constraints = number_range("constraints", min(3, self.slots) if constraints is None else constraints, 1, self.slots)
         if self.goals is None:
             self.cities = number_range("cities", cities, 1, n_cities)
+            if domains is None:
+                domains = max(self.cities[1], min(3, self.cities[0] * n_domains))
             self.domains = number_range("domains", domains, 1, n_cities * n_domains)
             if self.domains[1] < self.cities[1] or self.domains[0] > self.cities[0] * n_domains:
                 raise ValueError(
@@ -145,7 +149,7 @@ class DialogueDomain(Domain):
         domains = identifiers([domain.name for domain in self.ontology.domains], "domain")
         cities = identifiers(list(self.ontology.cities), "city")
         targets = [*domains, *(f"city_{name}" for name in cities)]
-        if len(set(targets)) < len(targets):
+        if len(set(targets)) < len(targets) or "all" in targets:  # `spawn_all` is an action of its own
             targets = [*(f"domain_{name}" for name in domains), *(f"city_{name}" for name in cities)]
         slots = range(self.slots)
         self.primitives = (
@@ -272,7 +276,14 @@ class DialogueDomain(Domain):
 def identifiers(names: Sequence[str], kind: str) -> list[str]:
     """Names as parts of action names: lower case, words joined by underscores; numbered where that makes two the same."""
     plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or kind for name in names]
-    return [name if plain.count(name) == 1 else f"{name}_{k}" for k, name in enumerate(plain)]
+    found: list[str] = []
+    for k, name in enumerate(plain):
+        one = name
+        # What is numbered may be what another is called: "x", "x!" and "x 1".
+        while one in found or plain.count(one) > (one == name):
+            one += f"_{k}"
+        found.append(one)
+    return found
 
 
 def number_range(name: str, value: Any, low: int, high: int) -> tuple[int, int]:

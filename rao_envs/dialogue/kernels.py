@@ -336,7 +336,8 @@ def take_result(domain: DialogueState, i: int, depth: int) -> None:
     entity = whole(NONE)
     if d >= 0:
         party = domain.party[i, city, d]
-        party["met"] = True  # even if the child had no time for more than to listen
+        party["met"] = True  # even if the child had no time for more than to listen,
+        party["count"] += 1  # which `DialogueDomain.merge` has to see, or a detached city forgets it
         entity = whole(party["entity"])
         booked = entity >= 0
     else:

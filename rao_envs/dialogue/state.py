@@ -41,7 +41,7 @@ RULES = np.dtype(
 PARTY = np.dtype(
     [
         ("entity", np.int16),  # what is booked here; NONE: nothing yet
-        ("count", np.int16),  # the agent's acts towards this counterpart, the opening of the talk included
+        ("count", np.int16),  # the agent's acts towards this counterpart, and children that came back from it: grows whenever it changes
         ("told", np.int16),  # bit k: the counterpart has spoken of its constraint on slot k
         ("dropped", np.int16),  # bit k: it has given that constraint up
         ("active", np.bool_),  # whether the trip needs this domain at all

@@ -524,3 +524,34 @@ def test_a_childs_wrong_booking_costs_it_one_and_the_root_nothing() -> None:
             if not info["is_success"]:
                 assert reward == 0.0
                 assert info["returned"][0]["reward"] == cost
+
+
+def test_a_detached_city_remembers_whom_a_child_of_its_own_has_only_listened_to() -> None:
+    """The opening is said once: a child that wastes its steps has heard it, in a city that runs apart as in one that runs inline."""
+
+    def waste(env: Any) -> None:
+        names, depth = env.action_names, int(env.batch.stack.episodes["depth"][0])
+        first = next(k for k in np.flatnonzero(env.action_masks()) if names[k].startswith("spawn_"))
+        env.step(int(first))
+        while int(env.batch.stack.episodes["depth"][0]) > depth:
+            env.step(names.index("spawn_all"))  # never allowed in a domain's frame
+        env.step(names.index("return"))
+
+    def met(detach: bool) -> list[Any]:
+        env: Any = gym.make("RAO/Dialogue-v0", cities=2, domains=4, turns=20, dependency=0.0).unwrapped
+        env.reset(seed=3)
+        action = env.action_names.index("spawn_all")
+        if detach:
+            children = env.spawn_all(action)
+            for child in reversed(children):
+                child.reset()
+                waste(child)
+            env.join(*children)
+        else:
+            env.step(action)
+            waste(env)
+            waste(env)
+        return list(env.batch.state.party["met"].tolist())
+
+    assert np.sum(met(False)) == 2
+    assert met(True) == met(False)

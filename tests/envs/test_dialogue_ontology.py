@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rao_envs.dialogue import strict_json
+from rao_envs.dialogue.domain import DialogueDomain
 from rao_envs.dialogue.goals import load_goals
 from rao_envs.dialogue.ontology import MAX_ENTITIES, UNKNOWN, OntologyError, load_ontology, trip_ontology
 from rao_envs.dialogue.schema import checked_text, find_circle, json_schema, same
@@ -543,3 +544,26 @@ class TestGoals:
         content = [{"stops": [data.draw(JSON)], "name": data.draw(JSON)}]
         message = problem(lambda: load_goals(content, ontology))
         assert message is None or message.startswith("goals:")
+
+
+@pytest.mark.parametrize(
+    "names", [["all", "bar"], ["x", "x!", "x 1"], ["x 1", "x", "x!"], ["日本", "中国", "domain 1"], ["city graz", "graz", "all"]], ids=repr
+)
+def test_no_two_actions_have_the_same_name(names: list[str]) -> None:
+    content = copy.deepcopy(SMALL)
+    content["domains"] = [{**copy.deepcopy(SMALL["domains"][0]), "name": name} for name in names]
+    domain = DialogueDomain(ontology=content, constraints=1, domains=1)
+    actions = [*domain.primitives, *domain.spawns]
+    assert len(set(actions)) == len(actions), actions
+
+
+def test_a_small_ontology_needs_no_further_arguments() -> None:
+    """The defaults are three wishes and three bookings, or as many as there can be; what is asked for is not cut."""
+    domain = DialogueDomain(ontology=SMALL)
+    assert (domain.constraints, domain.domains) == ((2, 2), (2, 2))
+    trips = [{"stops": [{"city": "Graz", "domains": [{"domain": "hotel", "constraints": {"day": "Friday"}}]}]}]
+    assert DialogueDomain(ontology=SMALL, goals=trips).domains == (1, 1)
+    with pytest.raises(ValueError, match="constraints must be an integer in"):
+        DialogueDomain(ontology=SMALL, constraints=3)
+    with pytest.raises(ValueError, match="do not fit"):
+        DialogueDomain(ontology=SMALL, domains=3)
