@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,11 @@ def test_a_model_is_not_asked_what_it_never_learned(rao: Callable[..., Any], tmp
         assert solution["agent"] == agent, expression
         assert solution["success"] or agent != "solver"
     assert rao("solve", "Algebra", "--expression", "x*y", "-e", "polynomial=true", "--json").json["success"]
+
+
+def test_a_trip_with_an_ontology_of_ones_own(rao: Callable[..., Any]) -> None:
+    trips = str(files("rao_envs.dialogue").joinpath("data", "trip.json"))
+    solved = rao("solve", "Dialogue", "--ontology", trips, "--seed", 1, "--json").json
+    assert solved["answer"] is not None
+    assert len(solved["steps"]) > 3
+    assert "cannot read the file" in rao("solve", "Dialogue", "--ontology", "nowhere.json").err

@@ -19,13 +19,15 @@ SHOWN = 40
 
 def command(
     env: Annotated[
-        str, typer.Argument(metavar="ENV", help="Environment id, such as Algebra, LongSeq, LongSeq-nested, Maze.", show_default=False)
+        str, typer.Argument(metavar="ENV", help="Environment id, such as Algebra, LongSeq, Dialogue, Maze.", show_default=False)
     ],
     expression: Annotated[str | None, typer.Option(help="Algebra, Rewrite: the expression to work out.", show_default=False)] = None,
     document: Annotated[str | None, typer.Option(help="LongSeq: the file to read.", show_default=False)] = None,
     query: Annotated[str | None, typer.Option(help="LongSeq: what is asked of it, such as count:WORD.", show_default=False)] = None,
     text: Annotated[str | None, typer.Option(help="LongSeq-nested: the brackets, as text or a file.", show_default=False)] = None,
     layout: Annotated[str | None, typer.Option(help="Maze: your own map, as a file.", show_default=False)] = None,
+    ontology: Annotated[str | None, typer.Option(help="Dialogue: your own domains and databases, a file.", show_default=False)] = None,
+    goals: Annotated[str | None, typer.Option(help="Dialogue: and trips to plan with them, a file.", show_default=False)] = None,
     agent: Annotated[
         str | None,
         typer.Option(help="A run's folder, a model file, solver or random.", show_default="the shipped model that learned it, or solver"),
@@ -57,6 +59,8 @@ def command(
     given = {
         "expressions": None if expression is None else [expression],
         "document": document,
+        "ontology": ontology,
+        "goals": goals,
         "query": query,
         "text": text,
         "layout": layout,
