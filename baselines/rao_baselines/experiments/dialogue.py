@@ -54,13 +54,15 @@ DIALOGUE = Suite(
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
         _row("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION),
         _row("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 3, MILLION, SPARSE),
-        _row("maskable_ppo_double", "MaskablePPO, dense, double window", "maskable_ppo", 3, MILLION, {}, "window=20"),
+        replace(
+            _row("maskable_ppo_double", "MaskablePPO, dense, double window", "maskable_ppo", 3, MILLION, {}, "window=20"), group="wider"
+        ),
         _row("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 2, MILLION),
-        _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000),
+        _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, {"dense_weight": 1.0}),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, SPARSE),
         *_SWEPT,
     ),
-    {"turns": "Dialogue-10turn", "windows": "Dialogue-10turn by window"},
+    {"turns": "Dialogue-10turn", "windows": "Dialogue-10turn by window", "wider": "Dialogue-10turn, double window"},
     (Sizes("dialogue-turns", "Dialogues, trained on 10 turns", "turns", SIZES),),
     (
         Table(
@@ -69,6 +71,7 @@ DIALOGUE = Suite(
             {f"{size}, greedy / sampled": task for task, size in SIZES.items()},
             "steps to the strongest monolithic agent's last point",
         ),
+        Table("wider", ("wider",), {"10 turns, greedy / sampled": TASK}),
         Table("chains", ("turns",), {f"{name}, steps / critical path": task for task, name in CHAINS.items()}, paths=True),
     ),
     (
