@@ -57,7 +57,7 @@ DIALOGUE = Suite(
         replace(
             _row("maskable_ppo_double", "MaskablePPO, dense, double window", "maskable_ppo", 3, MILLION, {}, "window=20"), group="wider"
         ),
-        _row("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 2, MILLION),
+        _row("recurrent_ppo_dense", "RecurrentPPO, dense", "recurrent_ppo", 2, 400_000),
         _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, {"dense_weight": 1.0}),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, SPARSE),
         *_SWEPT,
