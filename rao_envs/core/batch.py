@@ -344,7 +344,7 @@ def compilation_notice(domain: Domain) -> Iterator[None]:
         yield
         return
     _noticed.add(type(domain))
-    text = f"rao_envs: compiling the kernels of {domain.name} for this machine (once; up to half a minute) ..."
+    text = f"rao_envs: compiling the kernels of {domain.name} for this machine (once; up to a minute) ..."
     timer = threading.Timer(1.5, lambda: sys.stderr.write(text + "\n"))
     timer.daemon = True
     timer.start()
