@@ -51,6 +51,7 @@ LONGSEQ = Suite(
         _row("maskable_ppo_dense", "MaskablePPO, pages and a note, dense", "maskable_ppo", 3, 400_000),
         _row("maskable_ppo_sparse", "MaskablePPO, pages and a note, sparse", "maskable_ppo", 1, 400_000, SPARSE),
         _row("maskable_ppo_pointers", "MaskablePPO, two pointers, dense", "maskable_ppo", 1, 400_000, TWO_POINTERS, "pointers=2"),
+        _row("recurrent_ppo_dense", "RecurrentPPO, pages and a note, dense", "recurrent_ppo", 1, 400_000),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 1, 400_000, SPARSE),
         _row("flat_ppo_dense", "flat credit, dense", "flat_ppo", 1, 400_000),
         _row(
