@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rao_envs.core.callstack import RETURN, CallStack, FrameFacts, Observation, allocate
+from rao_envs.core.callstack import EVENT_RESET, FRAME_KEY, NO_ACTION, RETURN, CallStack, FrameFacts, Observation, allocate
 from rao_envs.core.domain import Domain
 from rao_envs.core.hooks import is_compiled
 from rao_envs.core.interpreter import kernels_for
@@ -33,6 +33,8 @@ class RecursiveBatch:
         feedback: "sparse", or "dense" to report progress on verified sub-results in `info["dense_reward"]` (PROTOCOL rule 11).
         budget: environment steps the whole tree may take; None takes the domain's.
         max_depth: deepest level a frame may have (root = 0); None takes the domain's.
+        observe_frame: add the key `frame` to the observation: `FRAME_FIELDS` of the acting frame. It says where on the call stack one is,
+            for agents that keep a state for every frame of it; no policy should read it as a feature (PROTOCOL rule 5).
 
     Raises:
         ValueError: a value out of range, or dense feedback where the domain has none.
@@ -47,6 +49,7 @@ class RecursiveBatch:
         feedback: str = "sparse",
         budget: int | None = None,
         max_depth: int | None = None,
+        observe_frame: bool = False,
     ) -> None:
         if not _is_integer(n) or n < 1:
             raise ValueError(f"the number of environments must be an integer of at least 1, got {n!r}")
@@ -62,9 +65,12 @@ class RecursiveBatch:
         max_depth = domain.max_depth if max_depth is None else max_depth
         if not _is_integer(max_depth) or not 0 <= max_depth <= 1000:
             raise ValueError(f"max_depth must be an integer in [0, 1000] (0: the root may not spawn), got {max_depth!r}")
+        if not isinstance(observe_frame, (bool, np.bool_)):
+            raise ValueError(f"observe_frame must be True or False, got {observe_frame!r}")
         self.domain = domain
         self.n = n
         self.spawn = bool(spawn)
+        self.observe_frame = bool(observe_frame)
         self.feedback = feedback
         self.action_names = domain.primitives + (domain.spawns if spawn else ())
         self.spawn_actions = np.arange(len(domain.primitives), len(self.action_names), dtype=np.int64)
@@ -91,6 +97,11 @@ class RecursiveBatch:
         self.shapes: tuple[tuple[str, tuple[int, ...]], ...] = tuple(
             (name, self.observation_space[name].shape or ()) for name in Observation._fields
         )
+        if observe_frame:
+            deepest = self.stack.frames.shape[1] - 1
+            self.observation_space[FRAME_KEY] = spaces.Box(
+                np.array([0, 0, NO_ACTION], np.int32), np.array([deepest, 1, len(self.action_names) - 1], np.int32), dtype=np.int32
+            )
         self.action_space = spaces.Discrete(len(self.action_names))
         self.buffers = Observation(
             task=np.zeros((n, math.prod(domain.task_space.shape)), domain.task_space.dtype),
@@ -111,11 +122,23 @@ class RecursiveBatch:
     @property
     def obs(self) -> dict[str, npt.NDArray[Any]]:
         """The current observations, shape (n, ...), as arrays nobody else holds."""
-        return {name: self.buffers[k].copy().reshape(self.n, *shape) for k, (name, shape) in enumerate(self.shapes)}
+        observation = {name: self.buffers[k].copy().reshape(self.n, *shape) for k, (name, shape) in enumerate(self.shapes)}
+        if self.observe_frame:
+            observation[FRAME_KEY] = self._frame_fields()
+        return observation
+
+    def _frame_fields(self) -> npt.NDArray[np.int32]:
+        """What the key `frame` says, (n, 3)."""
+        depths = self.stack.episodes["depth"]
+        acting = self.stack.frames[np.arange(self.n), depths]
+        return np.stack([depths, acting["last"] == EVENT_RESET, acting["action"]], axis=1).astype(np.int32)
 
     def first_observation(self) -> dict[str, npt.NDArray[Any]]:
         """Instance 0's observation, as arrays nobody else holds."""
-        return {name: view.copy() for name, view in self._first}
+        observation = {name: view.copy() for name, view in self._first}
+        if self.observe_frame:
+            observation[FRAME_KEY] = self._frame_fields()[0]
+        return observation
 
     @property
     def facts(self) -> FrameFacts:

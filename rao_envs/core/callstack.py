@@ -122,6 +122,11 @@ class Observation(NamedTuple):
 
 CALL_FIELDS = ("may_spawn", "frame_left", "root_left", "just_opened", "child_succeeded", "child_failed")
 
+FRAME_KEY = "frame"
+"""Key of the observation, with `observe_frame=True`, that says which frame acts."""
+FRAME_FIELDS = ("depth", "opened", "action")
+"""What it holds, int32 (3,): absolute depth; 1 if this is the frame's first observation; the spawn action that opened it (-1: the root)."""
+
 
 class FrameFacts(NamedTuple):
     """What `info` says about the call structure, for a whole batch at once (fresh arrays)."""

@@ -52,7 +52,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
     A family sets `domain_class`; one that can be looked at also sets `viewer_class` and `metadata = PICTURED`, and defines `view`.
 
     Args:
-        spawn, feedback, budget, max_depth: see `rao_envs.core.batch.RecursiveBatch`.
+        spawn, feedback, budget, max_depth, observe_frame: see `rao_envs.core.batch.RecursiveBatch`.
         render_mode: one of `metadata["render_modes"]`, or None.
         **family: the domain's keyword arguments.
 
@@ -73,6 +73,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         feedback: str = "sparse",
         budget: int | None = None,
         max_depth: int | None = None,
+        observe_frame: bool = False,
         render_mode: str | None = None,
         **family: Any,
     ) -> None:
@@ -80,7 +81,17 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             raise ValueError(f"render_mode must be None or one of {self.metadata['render_modes']}, got {render_mode!r}")
         self.render_mode = render_mode
         domain = self.domain_class.create(family)
-        self._attach(RecursiveBatch(domain, 1, spawn=spawn, feedback=feedback, budget=budget, max_depth=max_depth))
+        self._attach(
+            RecursiveBatch(
+                domain,
+                1,
+                spawn=spawn,
+                feedback=feedback,
+                budget=budget,
+                max_depth=max_depth,
+                observe_frame=observe_frame,
+            )
+        )
 
     def _attach(self, batch: RecursiveBatch) -> None:
         self.batch = batch

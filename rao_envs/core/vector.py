@@ -32,7 +32,7 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         num_envs: how many environments.
         autoreset_mode: NEXT_STEP (Gymnasium's default), SAME_STEP, or DISABLED (then `reset(options={"reset_mask": mask})`).
         render_mode: must be None: render single environments.
-        spawn, feedback, budget, max_depth: see `rao_envs.core.batch.RecursiveBatch`.
+        spawn, feedback, budget, max_depth, observe_frame: see `rao_envs.core.batch.RecursiveBatch`.
         **family: the domain's keyword arguments.
     """
 
@@ -48,12 +48,15 @@ class RecursiveVectorEnv(VectorEnv[dict[str, npt.NDArray[Any]], npt.NDArray[np.i
         feedback: str = "sparse",
         budget: int | None = None,
         max_depth: int | None = None,
+        observe_frame: bool = False,
         **family: Any,
     ) -> None:
         if render_mode is not None:
             raise ValueError(f"a vector environment does not render: make a single one with render_mode={render_mode!r}")
         domain = self.domain_class.create(family)
-        self.batch = RecursiveBatch(domain, num_envs, spawn=spawn, feedback=feedback, budget=budget, max_depth=max_depth)
+        self.batch = RecursiveBatch(
+            domain, num_envs, spawn=spawn, feedback=feedback, budget=budget, max_depth=max_depth, observe_frame=observe_frame
+        )
         self.domain = domain
         self.num_envs = num_envs
         self.autoreset_mode = AutoresetMode(autoreset_mode)
