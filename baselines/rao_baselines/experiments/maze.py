@@ -35,11 +35,12 @@ def _structure(structure: str) -> tuple[Experiment, Experiment]:
 
 NESTED = (
     _nested("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000, {}, LARGER),
+    _nested("recursive_a2c", "RecursiveA2C", "recursive_a2c", 3, 400_000, {}, LARGER),
     _nested("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, MILLION, {}, LARGER),
     _nested("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 3, MILLION, PLAIN_SPARSE),
     _nested("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, PLAIN_SPARSE),
     _nested("flat_ppo_dense", "flat credit, dense", "flat_ppo", 3, 400_000, {}),
-    _nested("ppo_dense", "PPO, dense", "ppo", 2, MILLION, {}),
+    _nested("ppo_dense", "PPO, dense", "ppo", 3, MILLION, {}),
     _nested("a2c_dense", "A2C, dense", "a2c", 3, MILLION, {}),
     # The slowest by far: at their tuned settings a million steps take half an hour or more, and show nothing that 400 k do not.
     _nested("dqn_dense", "DQN, dense", "dqn", 2, 400_000, {}),
