@@ -120,9 +120,15 @@ SPACES: dict[str, Space] = {
 }
 
 
-def space_for(algorithm: Algorithm, fixed: Mapping[str, Any], recursive_env: bool) -> dict[str, Range]:
-    """The algorithm's space without what the user has fixed, and without what the environment has no use for."""
+ONE_OBSERVATION = ("SequenceExtractor",)
+"""Extractors that know the layout of one observation, and cannot read several stacked."""
+
+
+def space_for(algorithm: Algorithm, settings: Settings, fixed: Mapping[str, Any], recursive_env: bool) -> dict[str, Range]:
+    """The algorithm's space without what the user has fixed, and without what environment or network have no use for."""
     space = dict(SPACES[algorithm.name])
+    if settings.hyperparameters.get("policy_kwargs", {}).get("features_extractor_class") in ONE_OBSERVATION:
+        space.pop("frame_stack", None)
     if not recursive_env:
         for name in (*_RECURSIVE, "dense_weight"):
             space.pop(name, None)

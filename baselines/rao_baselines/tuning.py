@@ -91,7 +91,7 @@ def tune(
     check_file(path)
     algorithm = find_algorithm(spec.algorithm)
     settings = load_settings(algorithm, spec.env_id, spec.fixed)
-    space = space_for(algorithm, spec.fixed, is_recursive(spec.env_id))
+    space = space_for(algorithm, settings, spec.fixed, is_recursive(spec.env_id))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     pruner = optuna.pruners.MedianPruner(STARTUP) if spec.prune else optuna.pruners.NopPruner()
     study = optuna.create_study(direction="maximize", pruner=pruner)
@@ -209,9 +209,10 @@ def _load(path: Path, spec: TuneSpec) -> list[dict[str, Any]]:
 
 
 def _frozen(record: Mapping[str, Any], space: Mapping[str, Range]) -> FrozenTrial:
-    """A recorded trial as Optuna keeps it."""
-    trial = optuna.trial.FixedTrial(dict(record["params"]))
-    if record["params"]:
+    """A recorded trial as Optuna keeps it, without settings that are no longer searched."""
+    params = {name: value for name, value in record["params"].items() if name in space}
+    trial = optuna.trial.FixedTrial(params)
+    if params:
         for name, found in space.items():
             found.suggest(trial, name)
     reported = {i: row[1] for i, row in enumerate(record.get("curve", []))}
@@ -219,7 +220,7 @@ def _frozen(record: Mapping[str, Any], space: Mapping[str, Range]) -> FrozenTria
     return optuna.trial.create_trial(
         state=TrialState[record["state"]],
         value=value,
-        params=dict(record["params"]),
+        params=params,
         distributions=trial.distributions,
         intermediate_values=reported,
     )
