@@ -42,6 +42,19 @@ def _row(
     )
 
 
+# The best trial of tuning at 60,000 steps.
+BEST_TRIAL = {
+    "learning_rate": "lin_0.000619",
+    "ent_coef": "lin_0.0167",
+    "gae_lambda": 0.98,
+    "batch_size": 512,
+    "clip_range": 0.3,
+    "dense_weight": 6.15,
+    "step_penalty": 0.01,
+    "normalize": True,
+    "policy_kwargs.net_arch": [384],
+    "policy_kwargs.features_extractor_kwargs.features_dim": 384,
+}
 TWO_POINTERS = {"env_kwargs.pointers": 2}
 
 LONGSEQ = Suite(
@@ -49,6 +62,7 @@ LONGSEQ = Suite(
     (
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
         _row("maskable_ppo_dense", "MaskablePPO, pages and a note, dense", "maskable_ppo", 3, 400_000),
+        _row("maskable_ppo_trial", "MaskablePPO, pages and a note, best short trial", "maskable_ppo", 1, 400_000, BEST_TRIAL),
         _row("maskable_ppo_sparse", "MaskablePPO, pages and a note, sparse", "maskable_ppo", 1, 400_000, SPARSE),
         _row("maskable_ppo_pointers", "MaskablePPO, two pointers, dense", "maskable_ppo", 1, 400_000, TWO_POINTERS, "pointers=2"),
         _row("recurrent_ppo_dense", "RecurrentPPO, pages and a note, dense", "recurrent_ppo", 1, 400_000),
