@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rao_baselines.errors import UserError
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8C6D31")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (4, 2, 1, 2)))
 POINTS = 101
+REFERENCE = "#999999"
+"""The bar of the setting that a question starts from."""
 
 
 def learning_curves(
@@ -93,28 +96,129 @@ def success_by_size(
     return _write(path, title, "success", draw)
 
 
+def choice_bars(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]], path: Path, *, title: str) -> list[Path]:
+    """Draw one panel per family: bars of success by choice, side by side for each question, with 95 % intervals and the seeds as dots.
+
+    Args:
+        panels: family -> question -> choice -> one rate per seed, none where it was not measured; the first choice of a question is the
+            one that it starts from: grey, and continued as a line over its question.
+        path: without a suffix; `.svg` and `.png` are written.
+        title: above the figure.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    if not any(rates for questions in panels.values() for choices in questions.values() for rates in choices.values()):
+        raise UserError("there are no scores to draw")
+    with _figure((12.0, 0.9 + 3.0 * len(panels)), title) as (figure, written):
+        for place, (family, questions) in enumerate(panels.items()):
+            axes = figure.add_subplot(len(panels), 1, place + 1)
+            names, ticks, left = [], [], 0.0
+            for question, choices in questions.items():
+                places = left + np.arange(len(choices))
+                _draw_bars(axes, places, list(choices.values()))
+                axes.annotate(question, (float(places.mean()), 1.01), ha="center", va="bottom", fontsize=9, annotation_clip=False)
+                names += list(choices)
+                ticks += list(places)
+                left = places[-1] + 1.8
+            axes.set_xticks(ticks, names if place + 1 == len(panels) else [""] * len(names), rotation=35, ha="right", fontsize=8.5)
+            axes.set_xlim(-0.8, left - 1.0)
+            axes.set_ylim(0, 1.0)
+            axes.set_ylabel(f"{family}: success")
+            axes.grid(axis="y", alpha=0.25, lw=0.6)
+            axes.set_axisbelow(True)
+        written.extend(_save(figure, path))
+    return written
+
+
+def _draw_bars(axes: Any, places: Any, choices: Sequence[Sequence[float]]) -> None:
+    """Bars at `places` (n,), one per choice that was measured."""
+    if choices[0]:
+        axes.hlines(statistics.estimate(choices[0]).value, places[0] - 0.4, places[-1] + 0.4, color=REFERENCE, lw=0.9, ls=(0, (2, 2)))
+    for index, (x, rates) in enumerate(zip(places, choices, strict=True)):
+        if not rates:
+            continue
+        found = statistics.estimate(rates)
+        ends = np.maximum([[found.value - found.low], [found.high - found.value]], 0.0)
+        color = COLORS[(index - 1) % len(COLORS)] if index else REFERENCE
+        axes.bar(x, found.value, 0.8, yerr=ends, capsize=3, color=color, alpha=0.75, error_kw={"lw": 1.2})
+        axes.plot(np.full(len(rates), x + 0.22), rates, "o", color="#000000", ms=2.5, alpha=0.6)
+
+
+def curve_panels(
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[dict[str, Any]]]]], path: Path, *, title: str, columns: int = 3
+) -> list[Path]:
+    """Draw learning curves as `learning_curves` does, one panel per question, all on the same axes.
+
+    Args:
+        panels: panel -> label -> curves (lists of points) of the runs; panels without any are left out.
+        path: without a suffix; `.svg` and `.png` are written.
+        title: above the figure.
+        columns: panels side by side.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    shown = {name: {label: runs for label, runs in series.items() if runs} for name, series in panels.items()}
+    shown = {name: series for name, series in shown.items() if series}
+    if not shown:
+        raise UserError("there are no curves to draw")
+    rows = -(-len(shown) // columns)
+    with _figure((4.2 * columns, 0.5 + 2.9 * rows), title) as (figure, written):
+        for place, (name, series) in enumerate(shown.items()):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            for index, (label, runs) in enumerate(series.items()):
+                _draw(axes, label, runs, index, "sampled", "success")
+            _finish(axes, name, "success" if place % columns == 0 else "")
+            axes.set_xlabel("environment steps (thousands)")
+            axes.set_xlim(left=0)
+            axes.legend(frameon=False, fontsize=7.5, loc="best")
+        written.extend(_save(figure, path))
+    return written
+
+
 def _write(path: Path, title: str, key: str, draw: Callable[[Any], None]) -> list[Path]:
-    """A figure in the house style, as `.svg` and `.png`."""
+    """A figure of one panel in the house style, as `.svg` and `.png`."""
+    with _figure((8.0, 4.6)) as (figure, written):
+        axes = figure.add_subplot()
+        draw(axes)
+        _finish(axes, title, key)
+        axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.01, 0.5))
+        written.extend(_save(figure, path))
+    return written
+
+
+def _finish(axes: Any, title: str, key: str) -> None:
+    """Labels, limits and grid of a panel; `key` is what it shows, empty for a panel that shares its neighbour's label."""
+    axes.set_ylabel("success rate" if key == "success" else key)
+    if key in ("success", ""):
+        axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.set_title(title, loc="left", fontsize=11)
+
+
+@contextmanager
+def _figure(size: tuple[float, float], title: str = "") -> Iterator[tuple[Any, list[Path]]]:
+    """An empty figure in the house style, `size` in inches, and a list for the files made of it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "rao"}):
-        figure = Figure(figsize=(8.0, 4.6), layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        draw(axes)
-        axes.set_ylabel("success rate" if key == "success" else key)
-        if key == "success":
-            axes.set_ylim(-0.02, 1.02)
-        axes.grid(alpha=0.25, lw=0.6)
-        axes.set_title(title, loc="left", fontsize=11)
-        axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.01, 0.5))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = []
-        for suffix, options in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 160, "metadata": {"Software": None}})):
-            target = path.with_name(path.name + suffix)
-            figure.savefig(target, **options)
-            written.append(target)
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        yield figure, []
+
+
+def _save(figure: Any, path: Path) -> list[Path]:
+    """Write `path` + `.svg` and `.png`, the same bytes for the same figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for suffix, options in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 160, "metadata": {"Software": None}})):
+        target = path.with_name(path.name + suffix)
+        figure.savefig(target, **options)
+        written.append(target)
     return written
 
 

@@ -97,6 +97,17 @@ def steps_to(points: Sequence[dict[str, Any]], threshold: float, mode: str = "sa
     return None
 
 
+def average(points: Sequence[dict[str, Any]], mode: str = "sampled", key: str = "success") -> float | None:
+    """The mean of a curve over its steps, linear between its points: how good an agent is how early. None if a point has no value."""
+    found = [point[mode][key] for point in points]
+    if None in found:
+        return None
+    steps, values = np.array([point["steps"] for point in points], np.float64), np.array(found, np.float64)
+    if len(points) == 1:
+        return float(values[0])
+    return float(np.diff(steps) @ (values[1:] + values[:-1]) / 2 / (steps[-1] - steps[0]))
+
+
 def on_grid(points: Sequence[dict[str, Any]], grid: Floats, mode: str, key: str = "success") -> Floats:
     """A curve's values at the steps in `grid`, linear between its points, NaN beyond its end."""
     steps = np.array([point["steps"] for point in points], np.float64)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rao_baselines import ui
 from rao_baselines.errors import UserError
-from rao_baselines.experiments import SUITES, Sweep, Table
+from rao_baselines.experiments import SUITES, Comparison, Sweep, Table
 from rao_baselines.runs import read_json, write_atomically
 from rao_baselines.suite import MODES, task_name
 
@@ -51,6 +51,12 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for suite_name, suite in SUITES.items()
         for sweep in suite.sweeps
     }
+    tables |= {
+        f"{comparison.name} {family}": lambda suite=suite_name, both=(comparison, family): compared(results, suite, *both)  # type: ignore[misc]
+        for suite_name, suite in SUITES.items()
+        for comparison in suite.comparisons
+        for family in comparison.families
+    }
     tables["headlines"] = lambda: headlines(results)
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
@@ -84,6 +90,30 @@ def swept(summary: Mapping[str, Any], sweep: Sweep) -> list[list[str]]:
     for label, series in sweep.series.items():
         found = [summary["experiments"].get(series.get(point)) for point in points]
         rows.append([label, *(_score(row, next(iter(row["scores"]))) if row else "" for row in found)])
+    return rows
+
+
+def compared(results: Path, suite_name: str, comparison: Comparison, family: str) -> list[list[str]]:
+    """A row per choice of each question: what it scores on the family's tasks, and its mean success over the run.
+
+    Cells are empty where nothing is kept yet.
+    """
+    path = results / suite_name / "summary.json"
+    kept: dict[str, Any] = read_json(path)["experiments"] if path.is_file() else {}
+    first, *further = {
+        task_name(task): None for row in SUITES[suite_name].rows if row.group == family for task in (row.task, *row.transfer)
+    }
+    heading = [f"{first}, greedy / sampled", "mean over the run", *(f"{task} zero-shot" for task in further)]
+    rows = [["question", "choice", *heading]]
+    for question, choices in comparison.questions.items():
+        for position, (label, choice) in enumerate(choices.items()):
+            row = kept.get(comparison.row(family, choice))
+            cells = (
+                [_score(row, first), ui.interval(row["over_the_run"]), *(_score(row, task) for task in further)]
+                if row
+                else [""] * len(heading)
+            )
+            rows.append([f"**{question}**" if position == 0 else "", label, *cells])
     return rows
 
 
