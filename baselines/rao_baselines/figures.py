@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -70,30 +71,35 @@ def success_by_size(
         raise UserError("there are no scores to draw")
 
     def draw(axes: Any) -> None:
-        for index, (label, values) in enumerate(series.items()):
-            known = [(x, value) for x, value in enumerate(values) if value is not None]
-            if not known:
-                continue
-            shift = 0.04 * (index - len(series) / 2)  # intervals side by side
-            middle = np.array([value.value for _, value in known])
-            ends = np.array([[value.value - value.low, value.high - value.value] for _, value in known]).T
-            axes.errorbar(
-                [x + shift for x, _ in known],
-                middle,
-                yerr=np.maximum(ends, 0.0),
-                color=COLORS[index % len(COLORS)],
-                ls=STYLES[index % len(STYLES)],
-                lw=2.4 if index == 0 else 1.5,
-                marker="o",
-                ms=4,
-                capsize=3,
-                label=label,
-                zorder=20 - index,
-            )
-        axes.set_xticks(range(len(sizes)), sizes)
+        _draw_sizes(axes, series, sizes)
         axes.set_xlabel(axis)
 
     return _write(path, title, "success", draw)
+
+
+def _draw_sizes(axes: Any, series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str]) -> None:
+    """Lines with intervals over `sizes`, in order."""
+    for index, (label, values) in enumerate(series.items()):
+        known = [(x, value) for x, value in enumerate(values) if value is not None]
+        if not known:
+            continue
+        shift = 0.04 * (index - len(series) / 2)  # intervals side by side
+        middle = np.array([value.value for _, value in known])
+        ends = np.array([[value.value - value.low, value.high - value.value] for _, value in known]).T
+        axes.errorbar(
+            [x + shift for x, _ in known],
+            middle,
+            yerr=np.maximum(ends, 0.0),
+            color=COLORS[index % len(COLORS)],
+            ls=STYLES[index % len(STYLES)],
+            lw=2.4 if index == 0 else 1.5,
+            marker="o",
+            ms=4,
+            capsize=3,
+            label=label,
+            zorder=20 - index,
+        )
+    axes.set_xticks(range(len(sizes)), sizes)
 
 
 def choice_bars(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]], path: Path, *, title: str) -> list[Path]:
@@ -110,21 +116,23 @@ def choice_bars(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]
     """
     if not any(rates for questions in panels.values() for choices in questions.values() for rates in choices.values()):
         raise UserError("there are no scores to draw")
-    with _figure((12.0, 0.9 + 3.0 * len(panels)), title) as (figure, written):
+    bars = max(sum(map(len, questions.values())) + 0.8 * len(questions) for questions in panels.values())
+    with _figure((max(6.0, 0.55 * bars), 0.9 + 3.0 * len(panels)), title) as (figure, written):
         for place, (family, questions) in enumerate(panels.items()):
             axes = figure.add_subplot(len(panels), 1, place + 1)
             names, ticks, left = [], [], 0.0
             for question, choices in questions.items():
                 places = left + np.arange(len(choices))
                 _draw_bars(axes, places, list(choices.values()))
-                axes.annotate(question, (float(places.mean()), 1.01), ha="center", va="bottom", fontsize=9, annotation_clip=False)
+                name = fill(question, max(9 * len(choices), 14))
+                axes.annotate(name, (float(places.mean()), 1.01), ha="center", va="bottom", fontsize=8.5, annotation_clip=False)
                 names += list(choices)
                 ticks += list(places)
                 left = places[-1] + 1.8
             axes.set_xticks(ticks, names if place + 1 == len(panels) else [""] * len(names), rotation=35, ha="right", fontsize=8.5)
             axes.set_xlim(-0.8, left - 1.0)
             axes.set_ylim(0, 1.0)
-            axes.set_ylabel(f"{family}: success")
+            axes.set_ylabel(f"{family}: success" if family else "success rate")
             axes.grid(axis="y", alpha=0.25, lw=0.6)
             axes.set_axisbelow(True)
         written.extend(_save(figure, path))
@@ -146,7 +154,12 @@ def _draw_bars(axes: Any, places: Any, choices: Sequence[Sequence[float]]) -> No
 
 
 def curve_panels(
-    panels: Mapping[str, Mapping[str, Sequence[Sequence[dict[str, Any]]]]], path: Path, *, title: str, columns: int = 3
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[dict[str, Any]]]]],
+    path: Path,
+    *,
+    title: str,
+    columns: int = 3,
+    heights: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Path]:
     """Draw learning curves as `learning_curves` does, one panel per question, all on the same axes.
 
@@ -155,6 +168,7 @@ def curve_panels(
         path: without a suffix; `.svg` and `.png` are written.
         title: above the figure.
         columns: panels side by side.
+        heights: panel -> label -> height of a horizontal line.
 
     Raises:
         UserError: nothing to draw.
@@ -169,9 +183,48 @@ def curve_panels(
             axes = figure.add_subplot(rows, columns, place + 1)
             for index, (label, runs) in enumerate(series.items()):
                 _draw(axes, label, runs, index, "sampled", "success")
+            for label, height in (heights or {}).get(name, {}).items():
+                axes.axhline(height, color="#666666", lw=0.8, ls=(0, (2, 2)), zorder=0)
+                axes.annotate(label, (1.0, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7.5)
             _finish(axes, name, "success" if place % columns == 0 else "")
             axes.set_xlabel("environment steps (thousands)")
             axes.set_xlim(left=0)
+            axes.legend(frameon=False, fontsize=7.5, loc="lower right" if heights else "best")
+        written.extend(_save(figure, path))
+    return written
+
+
+def size_panels(
+    panels: Mapping[str, tuple[Sequence[str], Mapping[str, Sequence[statistics.Estimate | None]]]],
+    path: Path,
+    *,
+    title: str,
+    columns: int = 2,
+) -> list[Path]:
+    """Draw success against size as `success_by_size` does, one panel per family.
+
+    Args:
+        panels: family -> its sizes in order, and label -> success on each; families without any success are left out.
+        path: without a suffix; `.svg` and `.png` are written.
+        title: above the figure.
+        columns: panels side by side.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    shown = {
+        name: (sizes, series)
+        for name, (sizes, series) in panels.items()
+        if any(value is not None for values in series.values() for value in values)
+    }
+    if not shown:
+        raise UserError("there are no scores to draw")
+    rows = -(-len(shown) // columns)
+    with _figure((5.2 * columns, 0.5 + 3.0 * rows), title) as (figure, written):
+        for place, (name, (sizes, series)) in enumerate(shown.items()):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            _draw_sizes(axes, series, sizes)
+            _finish(axes, name, "success" if place % columns == 0 else "")
             axes.legend(frameon=False, fontsize=7.5, loc="best")
         written.extend(_save(figure, path))
     return written

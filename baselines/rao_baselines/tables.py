@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rao_baselines import ui
+from rao_baselines import headline_table, ui
 from rao_baselines.errors import UserError
 from rao_baselines.experiments import SUITES, Comparison, Sweep, Table
 from rao_baselines.runs import read_json, write_atomically
@@ -58,6 +58,7 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for family in comparison.families
     }
     tables["headlines"] = lambda: headlines(results)
+    tables |= {name: lambda make=make: make(results) for name, make in headline_table.TABLES.items()}  # type: ignore[misc]
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
         if "_by_hand" not in study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -95,8 +96,9 @@ def run_experiments(
     export: bool = False,
     dry: bool = False,
     as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """What the commands below do, one per suite of experiments."""
+    """What the commands below do, one per suite of experiments; `quiet` says nothing but what has failed."""
     from rao_baselines import suite
 
     if jobs < 1:
@@ -112,7 +114,7 @@ def run_experiments(
     if dry:
         _list_runs(rows, folder, as_json)
         return
-    with ui.progress_bars(not as_json) as bars, stop_requests() as asked:
+    with ui.progress_bars(not (as_json or quiet)) as bars, stop_requests() as asked:
         board = _Board(bars)
         outcome = suite.run_suite(
             rows,
@@ -138,12 +140,73 @@ def run_experiments(
         written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models", suffix)
     if as_json:
         ui.print_json({"runs": outcome, "summary": summary})
-    else:
+    elif not quiet:
         show(summary)
         for path in [folder / "summary.json", *written]:
             ui.say(f"wrote {path}")
     if outcome["failed"]:
         raise typer.Exit(1)
+
+
+@app.command("table")
+def table(
+    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+    scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
+    episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
+    out: Annotated[Path | None, typer.Option(help="Folder with a folder of results per suite.", show_default="baselines/results")] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of the runs themselves, a folder per suite.", show_default="runs/bench")] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Run nothing: write and draw what the kept results say.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The source's table beside ours: mazes, algebra, long sequences and dialogues, and where recursion does not help.
+
+    Runs what is missing of these suites (many hours; Ctrl-C saves, the same command goes on), then writes the tables and draws them.
+    """
+    from rao_baselines import headline_table
+    from rao_baselines.experiments.table import SUITES_OF_THE_TABLE
+
+    results, images = (results_folder(), images_folder()) if out is None else (out, out)
+    failed = False
+    for name in () if kept else SUITES_OF_THE_TABLE:
+        try:
+            run_experiments(
+                name,
+                jobs=jobs,
+                scale=scale,
+                episodes=episodes,
+                out=out / name if out else None,
+                work=(work or Path("runs/bench")) / name,
+                dry=dry,
+                quiet=as_json and not dry,
+            )
+        except typer.Exit:  # a run has failed, and was named; the other suites have results of their own
+            failed = True
+    if dry:
+        return
+    written = headline_table.draw(results, images) + (_write_tables() if out is None else [])
+    made = {name: make(results) for name, make in headline_table.TABLES.items()}
+    if as_json:
+        ui.print_json({name: _records(rows) for name, rows in made.items()})
+    else:
+        for name, (heading, *rows) in made.items():
+            ui.print_table(name, tuple(heading), [tuple(map(_plain, row)) for row in rows])
+            ui.out().print()
+        for path in written:
+            ui.say(f"wrote {path}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _plain(cell: str) -> str:
+    """A cell of a Markdown table as a terminal shows it."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", cell).replace("**", "")
+
+
+def _records(rows: list[list[str]]) -> list[dict[str, str]]:
+    """A table as one mapping per row."""
+    heading, *others = rows
+    return [dict(zip(heading, map(_plain, row), strict=True)) for row in others]
 
 
 def _write_tables() -> list[Path]:

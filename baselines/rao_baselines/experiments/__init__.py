@@ -6,6 +6,7 @@ from rao_baselines.experiments.ablation import ABLATION
 from rao_baselines.experiments.algebra import ALGEBRA
 from rao_baselines.experiments.dialogue import DIALOGUE
 from rao_baselines.experiments.experiment import Comparison, Experiment, Sizes, Suite, Sweep, Table
+from rao_baselines.experiments.limits import LIMITS
 from rao_baselines.experiments.longseq import LONGSEQ
 from rao_baselines.experiments.maze import MAZE
 from rao_baselines.experiments.nested import NESTED
@@ -19,5 +20,6 @@ SUITES: dict[str, Suite] = {
     "nested": NESTED,
     "dialogue": DIALOGUE,
     "ablation": ABLATION,
+    "limits": LIMITS,
 }
 """By the name of the command that runs them."""

@@ -6,9 +6,10 @@ from typing import Any
 
 from rao_baselines.experiments.experiment import Comparison, Experiment, Suite
 
+SEEDS = 3
+STEPS = 120_000
 BONUS = 0.5
 REPEATS = 4
-MEMORY = 8
 
 BASE = "base"
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -33,20 +34,17 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 """What a row changes: its label, and settings on top of the family's own."""
 
 
-def _row(family: str, choice: str, env_id: str, steps: int, own: dict[str, Any], scored_on: str, transfer: tuple[str, ...]) -> Experiment:
+def _row(family: str, choice: str, env_id: str, transfer: tuple[str, ...]) -> Experiment:
     label, changes = CHANGES[choice]
-    return Experiment(
-        f"{family}_{choice}", label, family, "recursive_ppo", env_id, 3, steps, own | changes, scored_on=scored_on, transfer=transfer
-    )
+    return Experiment(f"{family}_{choice}", label, family, "recursive_ppo", env_id, SEEDS, STEPS, changes, transfer=transfer)
 
 
 def _maze(choice: str) -> Experiment:
-    return _row("maze", choice, "RAO/Maze-10x10-v0", 120_000, {}, "", ("RAO/Maze-20x20-v0",))
+    return _row("maze", choice, "RAO/Maze-10x10-v0", ("RAO/Maze-20x20-v0",))
 
 
-def _algebra(choice: str) -> Experiment:
-    deeper = ("RAO/Algebra-depth8-v0?",)
-    return _row("algebra", choice, "RAO/Algebra-v0", 150_000, {"env_kwargs.depth": [1, 4]}, "RAO/Algebra-depth4-v0?", deeper)
+def _dialogue(choice: str) -> Experiment:
+    return _row("dialogue", choice, "RAO/Dialogue-10turn-v0", ("RAO/Dialogue-20turn-v0",))
 
 
 QUESTIONS = {
@@ -59,8 +57,8 @@ QUESTIONS = {
 }
 
 ABLATION = Suite(
-    "The ablations: one choice of RecursivePPO changed at a time, on Maze-10x10 and on algebra of depth 4.",
-    tuple(make(choice) for choice in CHANGES for make in (_maze, _algebra)),
+    "The ablations: one choice of RecursivePPO changed at a time, on Maze-10x10 and on dialogues of 10 turns.",
+    tuple(make(choice) for choice in CHANGES for make in (_maze, _dialogue)),
     {},
-    comparisons=(Comparison("ablation", {"maze": "Maze-10x10", "algebra": "Algebra-depth4"}, QUESTIONS),),
+    comparisons=(Comparison("ablation", {"maze": "Maze-10x10", "dialogue": "Dialogue-10turn"}, QUESTIONS),),
 )
