@@ -230,6 +230,95 @@ def size_panels(
     return written
 
 
+def delegation_panels(families: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]], path: Path, *, title: str) -> list[Path]:
+    """Draw when agents delegate: a column per family, with rate, frames and deepest level against size, greedy and sampled.
+
+    Args:
+        families: family -> what sizes are, and size -> what `rao_baselines.delegation.watch` returns.
+        path: without a suffix; `.svg` and `.png` are written.
+        title: above the figure.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    shown = {name: family for name, family in families.items() if family[1]}
+    if not shown:
+        raise UserError("there is nothing to draw")
+    quantities = {"rate": "open decisions\nthat spawn", "frames": "frames per episode", "deepest": "deepest level"}
+    with _figure((3.1 * len(shown) + 0.8, 7.4), title) as (figure, written):
+        for column, (name, (axis, sizes)) in enumerate(shown.items()):
+            for row, (quantity, label) in enumerate(quantities.items()):
+                axes = figure.add_subplot(len(quantities), len(shown), row * len(shown) + column + 1)
+                for index, mode in enumerate(("greedy", "sampled")):
+                    values = [found[mode][quantity] for found in sizes.values()]
+                    _draw_delegation(axes, values, mode, index)
+                if quantity == "frames":
+                    axes.set_yscale("log")
+                axes.set_ylim(*((-0.02, 1.02) if quantity == "rate" else (0.9, None) if quantity == "frames" else (-0.1, None)))
+                axes.set_xticks(range(len(sizes)), sizes if row == len(quantities) - 1 else [""] * len(sizes), fontsize=8.5)
+                axes.grid(alpha=0.25, lw=0.6)
+                axes.set_ylabel(label if column == 0 else "")
+                if row == 0:
+                    axes.set_title(name, loc="left", fontsize=11)
+                if row == 0 and column == 0:
+                    axes.legend(frameon=False, fontsize=8)
+            axes.set_xlabel(axis)
+        written.extend(_save(figure, path))
+    return written
+
+
+def _draw_delegation(axes: Any, values: Sequence[Any], label: str, index: int) -> None:
+    """A line over the sizes, with intervals where there are some; None where there is no value."""
+    known = [(x, value) for x, value in enumerate(values) if value is not None]
+    middle = [value["value"] if isinstance(value, dict) else value for _, value in known]
+    ends = [
+        (value["value"] - value["low"], value["high"] - value["value"]) if isinstance(value, dict) else (0.0, 0.0) for _, value in known
+    ]
+    axes.errorbar(
+        [x + 0.06 * (index - 0.5) for x, _ in known],
+        middle,
+        yerr=np.maximum(np.array(ends).reshape(-1, 2).T, 0.0),
+        color=COLORS[index],
+        ls=STYLES[index],
+        lw=1.6,
+        marker="o",
+        ms=3.5,
+        capsize=2,
+        label=label,
+    )
+
+
+def level_panels(families: Mapping[str, Mapping[str, Sequence[Mapping[str, int]]]], path: Path, *, title: str) -> list[Path]:
+    """Draw the share of open decisions that spawn against the level of the frame that decides: a panel per family, a line per size.
+
+    Args:
+        families: family -> size -> per level the number of decisions, of open ones, and of those that spawned.
+        path: without a suffix; `.svg` and `.png` are written.
+        title: above the figure.
+
+    Raises:
+        UserError: nothing to draw.
+    """
+    shown = {name: sizes for name, sizes in families.items() if any(level["open"] for levels in sizes.values() for level in levels)}
+    if not shown:
+        raise UserError("there is nothing to draw")
+    with _figure((3.1 * len(shown) + 0.8, 3.4), title) as (figure, written):
+        for column, (name, sizes) in enumerate(shown.items()):
+            axes = figure.add_subplot(1, len(shown), column + 1)
+            for index, (size, levels) in enumerate(sizes.items()):
+                known = [(k, level["spawned"] / level["open"]) for k, level in enumerate(levels) if level["open"]]
+                if known:
+                    color = mpl.colormaps["viridis"](0.9 * index / max(len(sizes) - 1, 1))
+                    axes.plot(*zip(*known, strict=True), color=color, lw=1.5, marker="o", ms=3.5, label=size)
+            _finish(axes, name, "success" if column == 0 else "")
+            axes.set_ylabel("open decisions that spawn" if column == 0 else "")
+            axes.set_xlabel("level of the deciding frame")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.legend(frameon=False, fontsize=7.5)
+        written.extend(_save(figure, path))
+    return written
+
+
 def _write(path: Path, title: str, key: str, draw: Callable[[Any], None]) -> list[Path]:
     """A figure of one panel in the house style, as `.svg` and `.png`."""
     with _figure((8.0, 4.6)) as (figure, written):

@@ -58,6 +58,7 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for family in comparison.families
     }
     tables["headlines"] = lambda: headlines(results)
+    tables["delegation"] = lambda: delegation(results)
     tables |= {name: lambda make=make: make(results) for name, make in headline_table.TABLES.items()}  # type: ignore[misc]
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
@@ -136,6 +137,14 @@ def headlines(results: Path) -> list[list[str]]:
             own = _score(recursive, task)
             rows.append([first, scored_on, f"**{own}**" if own else "", other])
     return rows
+
+
+def delegation(results: Path) -> list[list[str]]:
+    """When the shipped models delegate; its heading alone where nothing is kept."""
+    from rao_baselines.delegation import table
+
+    path = results / "delegation.json"
+    return table(read_json(path) if path.is_file() else {})
 
 
 def tuning(results: Path, study: str) -> list[list[str]]:

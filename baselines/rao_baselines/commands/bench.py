@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from rao_baselines import ui
-from rao_baselines.errors import StoppedError, UserError
+from rao_baselines.errors import StoppedError, UserError, did_you_mean
 from rao_baselines.experiments import SUITES
 from rao_baselines.places import images_folder, models_folder, results_folder, source_root
 from rao_baselines.pool import Event, stop_requests
@@ -39,8 +39,9 @@ def everything(context: typer.Context) -> None:
 def run_all_of_it(
     jobs: Annotated[int, typer.Option(help="Training processes at a time.")] = 2,
 ) -> None:
-    """Everything: speed, then all experiments (many hours; Ctrl-C saves, the same command goes on)."""
+    """Everything: speed, delegation, then all experiments (many hours; Ctrl-C saves, the same command goes on)."""
     speed()
+    delegation()
     for name in SUITES:
         run_experiments(name, jobs=jobs)
 
@@ -196,6 +197,51 @@ def table(
             ui.say(f"wrote {path}")
     if failed:
         raise typer.Exit(1)
+
+
+@app.command("delegation")
+def delegation(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[FAMILIES]...", help="Families; all of them by default.")] = None,
+    episodes: Annotated[int, typer.Option(help="Fixed seeds per size, for the longest ones at most 20.")] = 100,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/delegation.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """When the shipped models delegate: rate, frames and depth by the size of the task, and rate by level. Trains nothing.
+
+    What was measured of other families before stays in the file. Figures go beside the documentation, or beside --out.
+    """
+    from rao_baselines import delegation as watching
+    from rao_baselines.runs import check_file, read_json, write_json
+
+    if episodes < 1:
+        raise UserError(f"--episodes must be at least 1, got {episodes}")
+    for name in only or ():
+        if name not in watching.SUBJECTS:
+            raise UserError(f"there is no family {name!r}.{did_you_mean(name, watching.SUBJECTS)}")
+    path = out or results_folder() / "delegation.json"
+    check_file(path)
+    kept: dict[str, Any] = read_json(path) if path.is_file() else {"families": {}}
+    chosen = only or list(watching.SUBJECTS)
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("sizes", total=sum(len(watching.SUBJECTS[name].tasks) for name in chosen), note="")
+        for name in chosen:
+            subject = watching.SUBJECTS[name]
+            found = {}
+            for size in subject.tasks:
+                bars.update(task, note=f"{subject.label}, {size}")
+                found[size] = watching.watch(subject, size, episodes)
+                bars.advance(task)
+            kept["families"][name] = found
+            write_json(path, kept | watching.origin())
+    written = [path, *watching.draw(kept, images_folder() if out is None else path.parent)]
+    written += _write_tables() if out is None else []
+    if as_json:
+        ui.print_json(read_json(path))
+        return
+    heading, *rows = watching.table(kept)
+    ui.print_table("Delegation, greedy / sampled", tuple(heading), [tuple(row) for row in rows])
+    for target in written:
+        ui.say(f"wrote {target}")
 
 
 def _plain(cell: str) -> str:
