@@ -131,7 +131,7 @@ def choice_bars(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]
                 left = places[-1] + 1.8
             axes.set_xticks(ticks, names if place + 1 == len(panels) else [""] * len(names), rotation=35, ha="right", fontsize=8.5)
             axes.set_xlim(-0.8, left - 1.0)
-            axes.set_ylim(0, 1.0)
+            axes.set_ylim(0, 1.03)
             axes.set_ylabel(f"{family}: success" if family else "success rate")
             axes.grid(axis="y", alpha=0.25, lw=0.6)
             axes.set_axisbelow(True)
@@ -245,7 +245,7 @@ def delegation_panels(families: Mapping[str, tuple[str, Mapping[str, Mapping[str
     if not shown:
         raise UserError("there is nothing to draw")
     quantities = {"rate": "open decisions\nthat spawn", "frames": "frames per episode", "deepest": "deepest level"}
-    with _figure((3.1 * len(shown) + 0.8, 7.4), title) as (figure, written):
+    with _figure((max(3.1 * len(shown) + 0.8, 6.5), 7.4), title) as (figure, written):
         for column, (name, (axis, sizes)) in enumerate(shown.items()):
             for row, (quantity, label) in enumerate(quantities.items()):
                 axes = figure.add_subplot(len(quantities), len(shown), row * len(shown) + column + 1)
@@ -302,7 +302,7 @@ def level_panels(families: Mapping[str, Mapping[str, Sequence[Mapping[str, int]]
     shown = {name: sizes for name, sizes in families.items() if any(level["open"] for levels in sizes.values() for level in levels)}
     if not shown:
         raise UserError("there is nothing to draw")
-    with _figure((3.1 * len(shown) + 0.8, 3.4), title) as (figure, written):
+    with _figure((max(3.1 * len(shown) + 0.8, 6.5), 3.4), title) as (figure, written):
         for column, (name, sizes) in enumerate(shown.items()):
             axes = figure.add_subplot(1, len(shown), column + 1)
             for index, (size, levels) in enumerate(sizes.items()):

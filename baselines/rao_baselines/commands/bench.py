@@ -168,6 +168,9 @@ def table(
     from rao_baselines.experiments.table import SUITES_OF_THE_TABLE
 
     results, images = (results_folder(), images_folder()) if out is None else (out, out)
+    if dry and as_json:
+        ui.print_json({name: _planned(SUITES[name].rows, results / name) for name in SUITES_OF_THE_TABLE})
+        return
     failed = False
     for name in () if kept else SUITES_OF_THE_TABLE:
         try:
@@ -179,7 +182,7 @@ def table(
                 out=out / name if out else None,
                 work=(work or Path("runs/bench")) / name,
                 dry=dry,
-                quiet=as_json and not dry,
+                quiet=as_json,
             )
         except typer.Exit:  # a run has failed, and was named; the other suites have results of their own
             failed = True
@@ -325,14 +328,19 @@ for _name, _suite in SUITES.items():
     _add_command(_name, _suite.summary)
 
 
-def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
+def _planned(rows: Sequence[Any], folder: Path) -> list[dict[str, Any]]:
+    """Every run of `rows`, and whether its result is kept in `folder`."""
     from rao_baselines.suite import result_path
 
-    planned = [
+    return [
         {"experiment": row.name, "group": row.group, "seed": seed, "steps": row.steps, "finished": result_path(folder, row, seed).is_file()}
         for row in rows
         for seed in range(row.seeds)
     ]
+
+
+def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
+    planned = _planned(rows, folder)
     if as_json:
         ui.print_json(planned)
         return

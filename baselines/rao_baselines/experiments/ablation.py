@@ -49,7 +49,7 @@ def _dialogue(choice: str) -> Experiment:
 
 QUESTIONS = {
     "credit": {"node": BASE, "tree": "credit_tree", "root": "credit_root", "root, dense feedback": "credit_root_dense"},
-    "advantage": {"GAE": BASE, "GAE, repeated tasks": "repeats", "leave-one-out, repeated tasks": "rloo"},
+    "advantage": {"GAE": BASE, "GAE, repeated tasks": "repeats", "leave-one-out": "rloo"},
     "delegation bonus": {"none": BASE, "average": "bonus_average", "sum": "bonus_sum"},
     "policy": {"delegation head": BASE, "plain softmax": "softmax"},
     "masks": {"applied": BASE, "seen, not applied": "unmasked", "neither": "maskless"},
