@@ -1,6 +1,7 @@
 """The tables of results in README and docs: written from what is kept under `baselines/results`, so that they cannot drift from it.
 
-A document marks the place of a table with `<!-- results NAME -->` and `<!-- end -->`; what lies between is replaced.
+A document marks the place of a table with `<!-- results NAME -->` and `<!-- end -->`; what lies between is replaced. Figures of comparisons
+are put there in the same way, once they are drawn.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from rao_baselines import headline_table, ui
 from rao_baselines.errors import UserError
 from rao_baselines.experiments import SUITES, Comparison, Sweep, Table
+from rao_baselines.places import images_folder
 from rao_baselines.runs import read_json, write_atomically
 from rao_baselines.suite import MODES, task_name
 
@@ -64,10 +66,29 @@ def table_of(name: str, results: Path, document: Path) -> str:
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
         if "_by_hand" not in study:
             tables[f"tuning {study}"] = lambda study=study: tuning(results, study)  # type: ignore[misc]
+    pictures = {
+        f"{comparison.name}{family} figure": path
+        for suite in SUITES.values()
+        for comparison in suite.comparisons
+        for family, path in comparison_images(comparison).items()
+    }
+    if name in pictures:
+        return _picture(name, pictures[name])
     if name not in tables:
-        raise UserError(f"{document} asks for the table {name!r}; there are: {', '.join(sorted(tables))}")
+        raise UserError(f"{document} asks for the table {name!r}; there are: {', '.join(sorted([*tables, *pictures]))}")
     header, *rows = tables[name]()
     return "\n".join(_line(row) for row in (header, ["---"] * len(header), *rows))
+
+
+def comparison_images(comparison: Comparison) -> dict[str, str]:
+    """File names of a comparison's figures in the documentation's folder of images: of the bars (""), and of each " FAMILY"'s curves."""
+    return {"": f"{comparison.name}.png"} | {f" {family}": f"{comparison.name}-{family}-curves.png" for family in comparison.families}
+
+
+def _picture(name: str, file: str) -> str:
+    """A figure, for pages beside the folder of images; a word in its place until it has been drawn, so that no link leads nowhere."""
+    title = name.removesuffix(" figure").capitalize()
+    return f"![{title}](images/{file})" if (images_folder() / file).is_file() else f"*{title}: not drawn yet.*"
 
 
 def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:

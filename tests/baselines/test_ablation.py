@@ -133,3 +133,16 @@ def test_the_same_results_draw_the_same_bytes(small: Callable[[Path], dict[str, 
     assert [path.read_bytes() for path in found["images"]] == before
     assert json.loads((tmp_path / "ablation" / "summary.json").read_text())["experiments"].keys() == {"maze_base", "maze_softmax"}
     assert np.isfinite([e["over_the_run"]["value"] for e in found["summary"]["experiments"].values()]).all()
+
+
+def test_a_figure_appears_on_its_page_once_it_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "images_folder", lambda: tmp_path / "images")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results ablation maze figure -->\n<!-- end -->\n")
+    tables.write_tables([page], tmp_path)
+    assert "*Ablation maze: not drawn yet.*" in page.read_text()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "ablation-maze-curves.png").touch()
+    tables.write_tables([page], tmp_path)
+    assert "![Ablation maze](images/ablation-maze-curves.png)" in page.read_text()
+    assert "not drawn" not in page.read_text()
