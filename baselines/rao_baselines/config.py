@@ -21,7 +21,7 @@ NOT_SETTINGS = {"self", "env", "policy", "seed", "device", "verbose", "tensorboa
 """Constructor arguments that a run decides, not a configuration."""
 OURS = (
     "n_envs", "n_timesteps", "policy", "normalize", "env_kwargs", "spawn", "feedback", "dense_weight", "frame_stack", "step_penalty",
-    "repeats",
+    "repeats", "use_masking",
 )  # fmt: skip
 
 
@@ -40,6 +40,7 @@ class Settings:
     frame_stack: int = 1
     step_penalty: float = 0.0
     repeats: int = 1  # episodes of each root task
+    use_masking: bool = True  # in training and in its scores; False lets the agent try what is not allowed
     hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -121,6 +122,11 @@ def allowed_keys(algorithm: Algorithm) -> tuple[str, ...]:
     return (*OURS, *(name for name in arguments if name not in OURS))
 
 
+def uses_masks(algorithm: Algorithm) -> bool:
+    """Whether the algorithm excludes actions that an environment does not allow."""
+    return "use_masking" in inspect.signature(algorithm.load().learn).parameters
+
+
 def check(algorithm: Algorithm, block: Mapping[str, Any]) -> Settings:
     """A block as `Settings`.
 
@@ -139,6 +145,8 @@ def check(algorithm: Algorithm, block: Mapping[str, Any]) -> Settings:
             settings.hyperparameters[key] = _check_argument(algorithm, key, value)
     if settings.dense_weight and settings.feedback == "sparse":
         raise UserError("dense_weight needs dense feedback: drop feedback: sparse, or set dense_weight: 0")
+    if not settings.use_masking and not uses_masks(algorithm):
+        raise UserError(f"use_masking: false is for algorithms that use masks; {algorithm.name} never does")
     return settings
 
 
@@ -147,8 +155,8 @@ def _check_ours(key: str, value: Any) -> Any:
         return _whole(key, value)
     if key in ("dense_weight", "step_penalty"):
         return _real(key, value)
-    if key == "spawn" and not isinstance(value, bool):
-        raise UserError(f"spawn must be true or false, got {value!r}")
+    if key in ("spawn", "use_masking") and not isinstance(value, bool):
+        raise UserError(f"{key} must be true or false, got {value!r}")
     if key == "feedback" and value not in ("sparse", "dense", None):
         raise UserError(f"feedback must be sparse or dense, got {value!r}")
     if key == "policy" and not isinstance(value, str):

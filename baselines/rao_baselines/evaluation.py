@@ -37,6 +37,7 @@ def score(
     mode: str,
     env_kwargs: dict[str, Any] | None = None,
     frame_stack: int = 1,
+    use_masking: bool = True,
     progress: bool | Callable[[int, int], None] | None = False,
 ) -> Evaluation:
     """One episode per seed; depends on the agent, the environment and the seeds alone.
@@ -48,13 +49,16 @@ def score(
         mode: "greedy" or "sampled" (DQN samples by its exploration rate).
         env_kwargs: the environment's arguments.
         frame_stack: how many observations the model was trained on at once.
+        use_masking: False lets a model choose among all actions, also where it could be told which are allowed. An action that is not
+            allowed costs a step and changes nothing.
         progress: as `rao_envs.evaluate` takes it.
     """
     deterministic = mode == "greedy"
     if isinstance(agent, BaseAlgorithm | BasePolicy):
         explores = isinstance(agent, DQN) and not deterministic
-        if frame_stack > 1 or explores:
-            agent = AdaptedModel(agent, frame_stack)
+        unmasked = not use_masking and _takes_masks(getattr(agent, "policy", agent))
+        if frame_stack > 1 or explores or unmasked:
+            agent = AdaptedModel(agent, frame_stack, use_masking)
     return rao_envs.evaluate(
         agent,
         env_id,
@@ -80,14 +84,18 @@ def full(evaluation: Evaluation) -> dict[str, Any]:
 
 
 class AdaptedModel:
-    """A model as a batched callable, for what `rao_envs.evaluate` does not know: stacked observations, epsilon-greedy sampling."""
+    """A model as a batched callable, for what `rao_envs.evaluate` does not know.
+
+    That is: stacked observations, epsilon-greedy sampling, choosing without masks.
+    """
 
     batched = True
 
-    def __init__(self, model: Model, frame_stack: int) -> None:
+    def __init__(self, model: Model, frame_stack: int, use_masking: bool = True) -> None:
         self.model: Any = model
         self.policy: Any = getattr(model, "policy", model)
         self.frame_stack = frame_stack
+        self.masked = use_masking and _takes_masks(self.policy)
         self.__name__ = type(model).__name__
 
     def __call__(
@@ -121,7 +129,7 @@ class AdaptedModel:
         return stacked, [{key: frames[row] for key, frames in stacker.frames.items()} for row in range(len(state))]
 
     def _choose(self, chunk: Any, mask: Any, uniform: npt.NDArray[np.float64], deterministic: bool) -> npt.NDArray[np.int64]:
-        masks = {"action_masks": mask} if hasattr(self.policy, "action_dist") and _takes_masks(self.policy) else {}
+        masks = {"action_masks": mask} if self.masked else {}
         n = int(self.policy.action_space.n)
         with th.no_grad():
             self.policy.set_training_mode(False)

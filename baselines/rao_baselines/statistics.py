@@ -66,6 +66,30 @@ def band(curves: Floats, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     return value, low, high
 
 
+def ratio(numerators: Sequence[float] | npt.NDArray[Any], denominators: Sequence[float] | npt.NDArray[Any], seed: int = 0) -> Estimate:
+    """The ratio of two sums over episodes, with a percentile bootstrap interval over the episodes; `n` is their number.
+
+    Args:
+        numerators: one number >= 0 per episode.
+        denominators: the same; an episode with 0 counts for nothing.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: not as many of one as of the other, or all denominators are 0.
+    """
+    above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
+    if above.shape != below.shape or above.ndim != 1:
+        raise ValueError(f"a ratio needs as many numerators as denominators, got {above.shape} and {below.shape}")
+    if not below.sum() > 0:
+        raise ValueError("a ratio needs a denominator that is not 0")
+    chosen = np.random.default_rng(seed).integers(len(above), size=(RESAMPLES, len(above)))
+    sums = above[chosen].sum(axis=1), below[chosen].sum(axis=1)
+    samples = sums[0][sums[1] > 0] / sums[1][sums[1] > 0]
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(samples, [tail, 100 - tail])
+    return Estimate(float(above.sum() / below.sum()), float(low), float(high), len(above))
+
+
 def wilson(successes: int, n: int) -> Estimate:
     """Success rate over `n` episodes with Wilson's 95 % interval.
 
@@ -95,6 +119,17 @@ def steps_to(points: Sequence[dict[str, Any]], threshold: float, mode: str = "sa
             return previous[0] + fraction * (steps - previous[0])
         previous = steps, float(value)
     return None
+
+
+def average(points: Sequence[dict[str, Any]], mode: str = "sampled", key: str = "success") -> float | None:
+    """The mean of a curve over its steps, linear between its points: how good an agent is how early. None if a point has no value."""
+    found = [point[mode][key] for point in points]
+    if None in found:
+        return None
+    steps, values = np.array([point["steps"] for point in points], np.float64), np.array(found, np.float64)
+    if len(points) == 1:
+        return float(values[0])
+    return float(np.diff(steps) @ (values[1:] + values[:-1]) / 2 / (steps[-1] - steps[0]))
 
 
 def on_grid(points: Sequence[dict[str, Any]], grid: Floats, mode: str, key: str = "success") -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from rao_baselines import statistics
 from rao_baselines.errors import UserError, did_you_mean
-from rao_baselines.experiments import Experiment, Suite
+from rao_baselines.experiments import Comparison, Experiment, Suite
 from rao_baselines.pool import Event, run_all
 from rao_baselines.runs import RunFolder, check_folder, read_json, slug, write_json
 from rao_baselines.spec import TrainSpec
@@ -147,6 +147,7 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
                         for name in ("steps", "critical_path")
                     },
                 }
+    averages = [value for r in results if (value := statistics.average(r["curve"])) is not None]
     return {
         "label": row.label,
         "group": row.group,
@@ -154,6 +155,7 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
         "steps": row.steps,
         "seeds": [r["seed"] for r in results],
         "scores": scores,
+        "over_the_run": statistics.estimate(averages).as_dict() if averages else None,
         "steps_per_second": round(float(np.mean([r["steps_per_second"] for r in results])), 1),
         "commits": sorted({r["commit"] or "unknown" for r in results}),
     }
@@ -254,6 +256,29 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
         }
         if any(rate is not None for rates in scores.values() for rate in rates):
             written += success_by_size(scores, points, images / sweep.name, title=sweep.title, axis=sweep.axis)
+    for comparison in suite.comparisons:
+        written += _draw_comparison(comparison, results, images)
+    return written
+
+
+def _draw_comparison(comparison: Comparison, results: Mapping[str, Sequence[dict[str, Any]]], images: Path) -> list[Path]:
+    """The bars of all families, and the learning curves of each, of which there are results."""
+    from rao_baselines.figures import choice_bars, curve_panels
+
+    def pick(family: str, read: Callable[[dict[str, Any]], Any]) -> dict[str, dict[str, list[Any]]]:
+        return {
+            question: {label: [read(r) for r in results.get(comparison.row(family, choice), [])] for label, choice in choices.items()}
+            for question, choices in comparison.questions.items()
+        }
+
+    present = {f: name for f, name in comparison.families.items() if any(row.startswith(f"{f}_") for row in results)}
+    if not present:
+        return []
+    bars = {name: pick(family, lambda r: r["final"]["sampled"]["success"]) for family, name in present.items()}
+    written = choice_bars(bars, images / comparison.name, title="Success on fixed seeds (actions sampled), one choice changed at a time")
+    for family, name in present.items():
+        title = f"{name}: success on fixed seeds while learning (actions sampled)"
+        written += curve_panels(pick(family, lambda r: r["curve"]), images / f"{comparison.name}-{family}-curves", title=title)
     return written
 
 

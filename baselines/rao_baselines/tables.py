@@ -1,6 +1,7 @@
 """The tables of results in README and docs: written from what is kept under `baselines/results`, so that they cannot drift from it.
 
-A document marks the place of a table with `<!-- results NAME -->` and `<!-- end -->`; what lies between is replaced.
+A document marks the place of a table with `<!-- results NAME -->` and `<!-- end -->`; what lies between is replaced. Figures of comparisons
+are put there in the same way, once they are drawn.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rao_baselines import ui
+from rao_baselines import headline_table, ui
 from rao_baselines.errors import UserError
-from rao_baselines.experiments import SUITES, Sweep, Table
+from rao_baselines.experiments import SUITES, Comparison, Sweep, Table
+from rao_baselines.places import images_folder
 from rao_baselines.runs import read_json, write_atomically
 from rao_baselines.suite import MODES, task_name
 
@@ -51,15 +53,42 @@ def table_of(name: str, results: Path, document: Path) -> str:
         for suite_name, suite in SUITES.items()
         for sweep in suite.sweeps
     }
+    tables |= {
+        f"{comparison.name} {family}": lambda suite=suite_name, both=(comparison, family): compared(results, suite, *both)  # type: ignore[misc]
+        for suite_name, suite in SUITES.items()
+        for comparison in suite.comparisons
+        for family in comparison.families
+    }
     tables["headlines"] = lambda: headlines(results)
+    tables["delegation"] = lambda: delegation(results)
+    tables |= {name: lambda make=make: make(results) for name, make in headline_table.TABLES.items()}  # type: ignore[misc]
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
         if "_by_hand" not in study:
             tables[f"tuning {study}"] = lambda study=study: tuning(results, study)  # type: ignore[misc]
+    pictures = {
+        f"{comparison.name}{family} figure": path
+        for suite in SUITES.values()
+        for comparison in suite.comparisons
+        for family, path in comparison_images(comparison).items()
+    }
+    if name in pictures:
+        return _picture(name, pictures[name])
     if name not in tables:
-        raise UserError(f"{document} asks for the table {name!r}; there are: {', '.join(sorted(tables))}")
+        raise UserError(f"{document} asks for the table {name!r}; there are: {', '.join(sorted([*tables, *pictures]))}")
     header, *rows = tables[name]()
     return "\n".join(_line(row) for row in (header, ["---"] * len(header), *rows))
+
+
+def comparison_images(comparison: Comparison) -> dict[str, str]:
+    """File names of a comparison's figures in the documentation's folder of images: of the bars (""), and of each " FAMILY"'s curves."""
+    return {"": f"{comparison.name}.png"} | {f" {family}": f"{comparison.name}-{family}-curves.png" for family in comparison.families}
+
+
+def _picture(name: str, file: str) -> str:
+    """A figure, for pages beside the folder of images; a word in its place until it has been drawn, so that no link leads nowhere."""
+    title = name.removesuffix(" figure").capitalize()
+    return f"![{title}](images/{file})" if (images_folder() / file).is_file() else f"*{title}: not drawn yet.*"
 
 
 def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:
@@ -87,6 +116,30 @@ def swept(summary: Mapping[str, Any], sweep: Sweep) -> list[list[str]]:
     return rows
 
 
+def compared(results: Path, suite_name: str, comparison: Comparison, family: str) -> list[list[str]]:
+    """A row per choice of each question: what it scores on the family's tasks, and its mean success over the run.
+
+    Cells are empty where nothing is kept yet.
+    """
+    path = results / suite_name / "summary.json"
+    kept: dict[str, Any] = read_json(path)["experiments"] if path.is_file() else {}
+    first, *further = {
+        task_name(task): None for row in SUITES[suite_name].rows if row.group == family for task in (row.task, *row.transfer)
+    }
+    heading = [f"{first}, greedy / sampled", "mean over the run", *(f"{task} zero-shot" for task in further)]
+    rows = [["question", "choice", *heading]]
+    for question, choices in comparison.questions.items():
+        for position, (label, choice) in enumerate(choices.items()):
+            row = kept.get(comparison.row(family, choice))
+            cells = (
+                [_score(row, first), ui.interval(row["over_the_run"]), *(_score(row, task) for task in further)]
+                if row
+                else [""] * len(heading)
+            )
+            rows.append([f"**{question}**" if position == 0 else "", label, *cells])
+    return rows
+
+
 def headlines(results: Path) -> list[list[str]]:
     """A row per task that the suites put forward: the recursive agent, and the strongest monolithic agent that was trained."""
     rows = [["trained on", "scored on", "RecursivePPO", "the strongest trained monolithic agent"]]
@@ -105,6 +158,14 @@ def headlines(results: Path) -> list[list[str]]:
             own = _score(recursive, task)
             rows.append([first, scored_on, f"**{own}**" if own else "", other])
     return rows
+
+
+def delegation(results: Path) -> list[list[str]]:
+    """When the shipped models delegate; its heading alone where nothing is kept."""
+    from rao_baselines.delegation import table
+
+    path = results / "delegation.json"
+    return table(read_json(path) if path.is_file() else {})
 
 
 def tuning(results: Path, study: str) -> list[list[str]]:

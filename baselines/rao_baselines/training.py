@@ -94,7 +94,7 @@ def train(
                 "log_interval": 1 if spec.tensorboard else NEVER,
             }
             if isinstance(model, MaskablePPO):
-                options["use_masking"] = is_masking_supported(env)
+                options["use_masking"] = settings.use_masking and is_masking_supported(env)
             model.learn(total - model.num_timesteps, **options)
         return run.finish(model)
     finally:
@@ -185,7 +185,8 @@ class _Scorer:
         """`model` on `task`, over the fixed seeds."""
         kwargs = self.arguments(task)
         seeds = evaluation_seeds(episodes, self.spec.first_seed)
-        return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=self.settings.frame_stack)
+        stack, masks = self.settings.frame_stack, self.settings.use_masking
+        return score(model, task.env_id, seeds, mode=mode, env_kwargs=kwargs, frame_stack=stack, use_masking=masks)
 
     def further(self, model: BaseAlgorithm, tasks: Iterable[str]) -> dict[str, dict[str, Any]]:
         """The final model on `tasks`, some of those in the specification's `transfer`."""

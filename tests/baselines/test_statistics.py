@@ -60,3 +60,10 @@ def test_steps_to_a_threshold() -> None:
 def test_curves_on_a_grid() -> None:
     values = statistics.on_grid([point(0, 0.0), point(100, 1.0)], np.array([0.0, 25.0, 100.0, 101.0]), "sampled")
     np.testing.assert_array_equal(values, [0.0, 0.25, 1.0, np.nan])
+
+
+def test_the_mean_of_a_curve_is_its_area_over_its_length() -> None:
+    points = [{"steps": steps, "sampled": {"success": value}} for steps, value in ((0, 0.0), (100, 1.0), (400, 1.0))]
+    assert statistics.average(points) == pytest.approx((50 + 300) / 400)
+    assert statistics.average(points[1:2]) == 1.0
+    assert statistics.average([*points, {"steps": 500, "sampled": {"success": None}}]) is None

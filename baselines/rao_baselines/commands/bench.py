@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -9,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from rao_baselines import ui
-from rao_baselines.errors import StoppedError, UserError
+from rao_baselines.errors import StoppedError, UserError, did_you_mean
 from rao_baselines.experiments import SUITES
 from rao_baselines.places import images_folder, models_folder, results_folder, source_root
 from rao_baselines.pool import Event, stop_requests
@@ -38,8 +39,9 @@ def everything(context: typer.Context) -> None:
 def run_all_of_it(
     jobs: Annotated[int, typer.Option(help="Training processes at a time.")] = 2,
 ) -> None:
-    """Everything: speed, then all experiments (many hours; Ctrl-C saves, the same command goes on)."""
+    """Everything: speed, delegation, then all experiments (many hours; Ctrl-C saves, the same command goes on)."""
     speed()
+    delegation()
     for name in SUITES:
         run_experiments(name, jobs=jobs)
 
@@ -95,8 +97,9 @@ def run_experiments(
     export: bool = False,
     dry: bool = False,
     as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """What the commands below do, one per suite of experiments."""
+    """What the commands below do, one per suite of experiments; `quiet` says nothing but what has failed."""
     from rao_baselines import suite
 
     if jobs < 1:
@@ -112,7 +115,7 @@ def run_experiments(
     if dry:
         _list_runs(rows, folder, as_json)
         return
-    with ui.progress_bars(not as_json) as bars, stop_requests() as asked:
+    with ui.progress_bars(not (as_json or quiet)) as bars, stop_requests() as asked:
         board = _Board(bars)
         outcome = suite.run_suite(
             rows,
@@ -138,12 +141,121 @@ def run_experiments(
         written += suite.export_models(rows, folder, work, models_folder() if out is None else folder / "models", suffix)
     if as_json:
         ui.print_json({"runs": outcome, "summary": summary})
-    else:
+    elif not quiet:
         show(summary)
         for path in [folder / "summary.json", *written]:
             ui.say(f"wrote {path}")
     if outcome["failed"]:
         raise typer.Exit(1)
+
+
+@app.command("table")
+def table(
+    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+    scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
+    episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
+    out: Annotated[Path | None, typer.Option(help="Folder with a folder of results per suite.", show_default="baselines/results")] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of the runs themselves, a folder per suite.", show_default="runs/bench")] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Run nothing: write and draw what the kept results say.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The source's table beside ours: mazes, algebra, long sequences and dialogues, and where recursion does not help.
+
+    Runs what is missing of these suites (many hours; Ctrl-C saves, the same command goes on), then writes the tables and draws them.
+    """
+    from rao_baselines import headline_table
+    from rao_baselines.experiments.table import SUITES_OF_THE_TABLE
+
+    results, images = (results_folder(), images_folder()) if out is None else (out, out)
+    if dry and as_json:
+        ui.print_json({name: _planned(SUITES[name].rows, results / name) for name in SUITES_OF_THE_TABLE})
+        return
+    failed = False
+    for name in () if kept else SUITES_OF_THE_TABLE:
+        try:
+            run_experiments(
+                name,
+                jobs=jobs,
+                scale=scale,
+                episodes=episodes,
+                out=out / name if out else None,
+                work=(work or Path("runs/bench")) / name,
+                dry=dry,
+                quiet=as_json,
+            )
+        except typer.Exit:  # a run has failed, and was named; the other suites have results of their own
+            failed = True
+    if dry:
+        return
+    written = headline_table.draw(results, images) + (_write_tables() if out is None else [])
+    made = {name: make(results) for name, make in headline_table.TABLES.items()}
+    if as_json:
+        ui.print_json({name: _records(rows) for name, rows in made.items()})
+    else:
+        for name, (heading, *rows) in made.items():
+            ui.print_table(name, tuple(heading), [tuple(map(_plain, row)) for row in rows])
+            ui.out().print()
+        for path in written:
+            ui.say(f"wrote {path}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("delegation")
+def delegation(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[FAMILIES]...", help="Families; all of them by default.")] = None,
+    episodes: Annotated[int, typer.Option(help="Fixed seeds per size, for the longest ones at most 20.")] = 100,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/delegation.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """When the shipped models delegate: rate, frames and depth by the size of the task, and rate by level. Trains nothing.
+
+    What was measured of other families before stays in the file. Figures go beside the documentation, or beside --out.
+    """
+    from rao_baselines import delegation as watching
+    from rao_baselines.runs import check_file, read_json, write_json
+
+    if episodes < 1:
+        raise UserError(f"--episodes must be at least 1, got {episodes}")
+    for name in only or ():
+        if name not in watching.SUBJECTS:
+            raise UserError(f"there is no family {name!r}.{did_you_mean(name, watching.SUBJECTS)}")
+    path = out or results_folder() / "delegation.json"
+    check_file(path)
+    kept: dict[str, Any] = read_json(path) if path.is_file() else {"families": {}}
+    chosen = only or list(watching.SUBJECTS)
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("sizes", total=sum(len(watching.SUBJECTS[name].tasks) for name in chosen), note="")
+        for name in chosen:
+            subject = watching.SUBJECTS[name]
+            found = {}
+            for size in subject.tasks:
+                bars.update(task, note=f"{subject.label}, {size}")
+                found[size] = watching.watch(subject, size, episodes)
+                bars.advance(task)
+            kept["families"][name] = found
+            write_json(path, kept | watching.origin())
+    written = [path, *watching.draw(kept, images_folder() if out is None else path.parent)]
+    written += _write_tables() if out is None else []
+    if as_json:
+        ui.print_json(read_json(path))
+        return
+    heading, *rows = watching.table(kept)
+    ui.print_table("Delegation, greedy / sampled", tuple(heading), [tuple(row) for row in rows])
+    for target in written:
+        ui.say(f"wrote {target}")
+
+
+def _plain(cell: str) -> str:
+    """A cell of a Markdown table as a terminal shows it."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", cell).replace("**", "")
+
+
+def _records(rows: list[list[str]]) -> list[dict[str, str]]:
+    """A table as one mapping per row."""
+    heading, *others = rows
+    return [dict(zip(heading, map(_plain, row), strict=True)) for row in others]
 
 
 def _write_tables() -> list[Path]:
@@ -216,14 +328,19 @@ for _name, _suite in SUITES.items():
     _add_command(_name, _suite.summary)
 
 
-def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
+def _planned(rows: Sequence[Any], folder: Path) -> list[dict[str, Any]]:
+    """Every run of `rows`, and whether its result is kept in `folder`."""
     from rao_baselines.suite import result_path
 
-    planned = [
+    return [
         {"experiment": row.name, "group": row.group, "seed": seed, "steps": row.steps, "finished": result_path(folder, row, seed).is_file()}
         for row in rows
         for seed in range(row.seeds)
     ]
+
+
+def _list_runs(rows: Any, folder: Path, as_json: bool) -> None:
+    planned = _planned(rows, folder)
     if as_json:
         ui.print_json(planned)
         return

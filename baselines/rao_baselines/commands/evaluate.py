@@ -30,6 +30,7 @@ def command(
         list[str] | None,
         typer.Option("--env-arg", "-e", metavar="KEY=VALUE", help="Keyword argument of the environment; may be given often."),
     ] = None,
+    masks: Annotated[bool, typer.Option("--masks/--no-masks", help="Whether a model is told which actions are allowed.")] = True,
     records: Annotated[
         Path | None, typer.Option(help="Also write every episode's record, as MODE.json in this folder.", show_default=False)
     ] = None,
@@ -81,6 +82,7 @@ def command(
                     mode=mode,
                     env_kwargs=loaded.env_kwargs,
                     frame_stack=loaded.frame_stack,
+                    use_masking=masks,
                     progress=report,
                 )
             except (TypeError, ValueError) as error:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from rao_baselines.experiments.ablation import ABLATION
 from rao_baselines.experiments.algebra import ALGEBRA
 from rao_baselines.experiments.dialogue import DIALOGUE
-from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Sweep, Table
+from rao_baselines.experiments.experiment import Comparison, Experiment, Sizes, Suite, Sweep, Table
+from rao_baselines.experiments.limits import LIMITS
 from rao_baselines.experiments.longseq import LONGSEQ
 from rao_baselines.experiments.maze import MAZE
 from rao_baselines.experiments.nested import NESTED
 
-__all__ = ["SUITES", "Experiment", "Sizes", "Suite", "Sweep", "Table"]
+__all__ = ["SUITES", "Comparison", "Experiment", "Sizes", "Suite", "Sweep", "Table"]
 
-SUITES: dict[str, Suite] = {"maze": MAZE, "algebra": ALGEBRA, "longseq": LONGSEQ, "nested": NESTED, "dialogue": DIALOGUE}
+SUITES: dict[str, Suite] = {
+    "maze": MAZE,
+    "algebra": ALGEBRA,
+    "longseq": LONGSEQ,
+    "nested": NESTED,
+    "dialogue": DIALOGUE,
+    "ablation": ABLATION,
+    "limits": LIMITS,
+}
 """By the name of the command that runs them."""

@@ -91,6 +91,21 @@ class Sweep(NamedTuple):
     series: dict[str, dict[str, str]]  # label -> what the axis says -> name of the row
 
 
+class Comparison(NamedTuple):
+    """Choices side by side on several families: a figure of bars, and per family learning curves and a table called "NAME FAMILY".
+
+    On each family every choice is a row called FAMILY_CHOICE; the first choice of a question is the setting that it starts from.
+    """
+
+    name: str
+    families: dict[str, str]  # what the rows' names begin with (also their group) -> what figures and tables call it
+    questions: dict[str, dict[str, str]]  # what is asked -> label of each choice -> what the rows' names end with
+
+    def row(self, family: str, choice: str) -> str:
+        """The name of a row."""
+        return f"{family}_{choice}"
+
+
 class Table(NamedTuple):
     """A table of success in the documentation: `rao_baselines.tables`."""
 
@@ -110,5 +125,6 @@ class Suite(NamedTuple):
     sizes: tuple[Sizes, ...] = ()
     tables: tuple[Table, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
     trained_on: str = ""  # in the README's table, which shows
     headlines: dict[str, str] | None = None  # these tasks, by what it calls them
