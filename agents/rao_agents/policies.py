@@ -21,6 +21,7 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 from torch.distributions import Categorical
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 from typing_extensions import Self
 
 from rao_agents.checkpoint import File, load_policy, save_policy
+from rao_agents.frame_key import has_frame, policy_space, without_frame
 from rao_agents.tap import masks_from_observation
 
 EXCLUDED = -1e8
@@ -195,6 +197,9 @@ class DelegationMixin:
     """
 
     # From the policies this is mixed into.
+    observation_space: spaces.Space[Any]
+    features_extractor_class: type[BaseFeaturesExtractor]
+    features_extractor_kwargs: dict[str, Any]
     action_space: spaces.Space[Any]
     action_net: nn.Module
     action_dist: Any
@@ -230,6 +235,19 @@ class DelegationMixin:
             # The policy's constructor has no hook for its distribution; it is used from here on only.
             self.action_dist = DelegationDistribution(int(self.action_space.n), self.spawn_actions, **self._head_kwargs)
         super()._build(lr_schedule)  # type: ignore[misc]
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """As the base class, for everything in the observation but the frame (see `frame_key`)."""
+        extractor: BaseFeaturesExtractor = self.features_extractor_class(
+            policy_space(self.observation_space), **self.features_extractor_kwargs
+        )
+        return extractor
+
+    def extract_features(self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor | None = None) -> Any:
+        """As the base class, without the frame (see `frame_key`)."""
+        if isinstance(obs, dict) and has_frame(self.observation_space):
+            obs = without_frame(obs)
+        return super().extract_features(obs, features_extractor)  # type: ignore[misc]
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data: dict[str, Any] = super()._get_constructor_parameters()  # type: ignore[misc]
