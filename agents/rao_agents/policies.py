@@ -493,6 +493,11 @@ class DelegationMixin:
         nets = self.action_net.specialists if isinstance(self.action_net, RoutedModule) else [self.action_net]
         return [cast(DelegationHead, net) for net in nets]
 
+    @property
+    def networks(self) -> int:
+        """How many specialists there are; 1 where one network acts in all frames."""
+        return 1 if self._route is None else self._route.n
+
     def specialist(self, obs: PyTorchObs) -> th.Tensor:
         """Which specialist acts on each observation, long (batch,); 0 where there is but one network."""
         if self._route is None:

@@ -364,10 +364,10 @@ class RecursiveAlgorithm(MaskablePPO):
 
     def _shares(self, buffer: FrameRolloutBufferMixin) -> dict[str, float]:
         """How much each specialist acted."""
-        if not isinstance(self.policy, DelegationMixin) or self.policy.specialists == "none":
+        if not isinstance(self.policy, DelegationMixin) or self.policy.networks == 1:
             return {}
         frames = {FRAME_KEY: th.as_tensor(buffer.flat_observations[FRAME_KEY][: buffer.n_step_rows])}
-        shares = np.bincount(self.policy.specialist(frames).numpy(), minlength=2) / buffer.n_step_rows
+        shares = np.bincount(self.policy.specialist(frames).numpy(), minlength=self.policy.networks) / buffer.n_step_rows
         return {f"specialists/{number}": float(share) for number, share in enumerate(shares)}
 
     def train(self) -> None:

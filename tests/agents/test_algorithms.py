@@ -41,7 +41,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bonus": {"delegation_bonus": 0.3, "step_cost": 0.0},
     "sum": {"delegation_bonus": 0.3, "delegation_bonus_form": "sum", "normalize_advantage": True},
     "softmax": {"delegation_head": False, "depth_weighting": 0.5},
+    "price": {"frame_price": 0.2, "level_price": 0.1},
+    "root-price": {"credit": "root", "frame_price": 0.2},
+    "situation": {"threshold": "situation"},
+    "level": {"specialists": "level"},
+    "role": {"specialists": "role", "n_specialists": 3, "threshold": "situation"},
 }
+FOR_DICTIONARIES = ("situation", "level", "role")
 EVERY = [(name, option) for name in ALGORITHMS for option in OPTIONS]
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 every_option = pytest.mark.parametrize(("name", "option"), EVERY)
@@ -49,6 +55,10 @@ every_observation = pytest.mark.parametrize("vector", [False, True], ids=["dict"
 
 
 def environment(option: str, n: int = 3, vector: bool = False, seed: int = 5, **kwargs: Any) -> VecEnv:
+    if vector and option in FOR_DICTIONARIES:
+        pytest.skip("looks at single keys of the observation")
+    if OPTIONS[option].get("specialists"):
+        kwargs["observe_frame"] = True
     env: VecEnv = lamps(n, seed=seed, vector=vector, monitor=False, **kwargs)
     if OPTIONS[option].get("advantage") == "rloo":
         env = RepeatTasks(env, 2, seed)
@@ -93,6 +103,7 @@ def test_save_and_load(name: str, option: str, vector: bool, tmp_path: Path) -> 
     assert type(loaded) is type(model) and equal(params(model), params(loaded))
     for attribute in (
         "credit", "advantage", "delegation_bonus", "delegation_bonus_form", "step_cost", "depth_weighting", "delegation_head",
+        "frame_price", "level_price", "threshold", "specialists", "n_specialists",
         "normalize_advantage", "spawn_actions", "ent_coef", "n_steps", "batch_size", "policy_kwargs", "num_timesteps",
     ):  # fmt: skip
         assert getattr(loaded, attribute) == getattr(model, attribute), attribute
@@ -345,6 +356,11 @@ def test_without_spawn_actions(name: str, option: str, tmp_path: Path) -> None:
         ({"step_cost": "0.1"}, "step_cost must be a finite number"),
         ({"delegation_bonus": float("inf")}, "delegation_bonus must be a finite number"),
         ({"depth_weighting": -1.0}, "depth_weighting must be at least 0"),
+        ({"frame_price": -0.1}, "frame_price must be at least 0"),
+        ({"level_price": "dear"}, "level_price must be a finite number"),
+        ({"threshold": "mood"}, "threshold must be one of constant, situation, got 'mood'"),
+        ({"specialists": 3}, "specialists must be one of none, level, role, got 3"),
+        ({"n_specialists": 0}, "n_specialists must be a whole number of at least 2, or None, got 0"),
         ({"depth_weighting": True}, "depth_weighting must be a finite number"),
         ({"learning_rate": "fast"}, "'fast' is not a schedule"),
         ({"ent_coef": {"kind": "cosine"}}, "constant, linear, table"),
