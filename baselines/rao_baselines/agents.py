@@ -155,8 +155,7 @@ def load_model(path: Path) -> Model:
 
 
 def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Loaded:
-    """Find out whether the model acts with or without spawn actions, whether it has to be told which frame acts, and how many
-    observations it sees at once.
+    """Find out whether the model acts with or without spawn actions and with the frame observed, and how much it sees at once.
 
     Raises:
         UserError: it does not fit the environment either way.

@@ -56,9 +56,15 @@ def learning_curves(
 
 
 def success_by_size(
-    series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str], path: Path, *, title: str, axis: str = ""
+    series: Mapping[str, Sequence[statistics.Estimate | None]],
+    sizes: Sequence[str],
+    path: Path,
+    *,
+    title: str,
+    axis: str = "",
+    measure: str = "success",
 ) -> list[Path]:
-    """Draw one line per label: success with its 95 % interval on each of `sizes`, in order; None where it was not measured.
+    """Draw one line per label: success (or `measure`) with its 95 % interval on each of `sizes`, in order; None where it was not measured.
 
     Raises:
         UserError: nothing to draw.
@@ -90,7 +96,7 @@ def success_by_size(
         axes.set_xticks(range(len(sizes)), sizes)
         axes.set_xlabel(axis)
 
-    return _write(path, title, "success", draw)
+    return _write(path, title, measure, draw)
 
 
 def _write(path: Path, title: str, key: str, draw: Callable[[Any], None]) -> list[Path]:
