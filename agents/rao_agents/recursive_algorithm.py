@@ -52,6 +52,9 @@ AnySchedule = float | str | Mapping[str, Any] | Schedule
 CRITIC_METRICS = ("train/value_loss", "train/explained_variance")
 """What says nothing where there is no critic."""
 
+PRICES = ("frame_price", "level_price")
+"""What a frame may be charged for the children it opens."""
+
 SPAWN_ACTIONS = "spawn_actions"
 """The environment's attribute that lists its spawn actions."""
 
@@ -101,6 +104,7 @@ class RecursiveAlgorithm(MaskablePPO):
     - `frames/carried`: decisions carried into the next rollout
     - `frames/depth_mean`, `frames/depth_max`: depth of the frames that acted
     - `frames/child_success`: share of the children that returned with success
+    - `frames/frame_price`, `frames/level_price`: the prices in use, where there are any
     - `specialists/<number>`: share of the decisions that this specialist took
     - `train/ent_coef`: the entropy coefficient in use
 
@@ -115,8 +119,9 @@ class RecursiveAlgorithm(MaskablePPO):
             masked softmax over all actions.
         credit: "node", "tree" or "root".
         advantage: "gae" or "rloo".
-        frame_price: what a frame pays for each child that it opens, at least 0.
-        level_price: what it pays besides, times the child's depth, at least 0.
+        frame_price: what a frame pays for each child that it opens, at least 0: a number, or a schedule, as prices are best
+            raised once children are worth their price.
+        level_price: what it pays besides, times the child's depth; likewise.
         threshold: "constant"; or "situation", a threshold that depends on the observation's `call` (budgets left, the last
             event) and on nothing else.
         specialists: "none", "level" or "role": one network for all frames, or several for frames of different depths, or
@@ -154,8 +159,8 @@ class RecursiveAlgorithm(MaskablePPO):
         delegation_head: bool,
         credit: str,
         advantage: str,
-        frame_price: float,
-        level_price: float,
+        frame_price: AnySchedule,
+        level_price: AnySchedule,
         threshold: str,
         specialists: str,
         n_specialists: int | None,
@@ -182,8 +187,8 @@ class RecursiveAlgorithm(MaskablePPO):
         self.delegation_head = bool(delegation_head)
         self.credit = credit
         self.advantage = advantage
-        self.frame_price = frame_price
-        self.level_price = level_price
+        self.frame_price: Any = frame_price
+        self.level_price: Any = level_price
         self.threshold = threshold
         self.specialists = specialists
         self.n_specialists = n_specialists
@@ -197,14 +202,21 @@ class RecursiveAlgorithm(MaskablePPO):
         Raises:
             ValueError: One of them has a value that it cannot have.
         """
-        for name in ("step_cost", "delegation_bonus", "depth_weighting", "frame_price", "level_price"):
+        for name in ("step_cost", "delegation_bonus", "depth_weighting"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value!r}")
             setattr(self, name, float(value))
-        for name in ("depth_weighting", "frame_price", "level_price"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.depth_weighting < 0:
+            raise ValueError(f"depth_weighting must be at least 0, got {self.depth_weighting}")
+        for name in PRICES:
+            try:
+                price = schedules.parse(getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"{name} must be a number or a schedule: {error}") from error
+            if not all(0.0 <= at(price, progress) < math.inf for progress in np.linspace(0.0, 1.0, 101)):
+                raise ValueError(f"{name} must be at least 0 and finite throughout, got {getattr(self, name)}")
+            setattr(self, name, price)
         how_many("level", self.n_specialists, ())  # the roles are known with the environment
         for name in ("n_steps", "n_epochs"):
             if getattr(self, name) < 1:
@@ -310,7 +322,7 @@ class RecursiveAlgorithm(MaskablePPO):
         if self.recursive:  # otherwise the environment's reward is all there is
             self._tap.step_cost, self._tap.delegation_bonus = self.step_cost, self.delegation_bonus
             self._tap.bonus_form = self.delegation_bonus_form
-            self._tap.frame_price, self._tap.level_price = self.frame_price, self.level_price
+            self._tap.frame_price, self._tap.level_price = (at(getattr(self, name), self._current_progress_remaining) for name in PRICES)
         return self._tap
 
     # -- training ----------------------------------------------------------------------------------
@@ -344,6 +356,8 @@ class RecursiveAlgorithm(MaskablePPO):
 
     def _record_rollout(self, buffer: FrameRolloutBufferMixin) -> None:
         figures = buffer.statistics() | (self._delegation(buffer) | self._shares(buffer) if self.recursive else {})
+        if self._tap is not None:
+            figures |= {f"frames/{name}": getattr(self._tap, name) for name in PRICES if getattr(self, name) != 0.0}
         for name, value in figures.items():
             self.logger.record(name, value)
 
@@ -471,6 +485,11 @@ class RecursiveAlgorithm(MaskablePPO):
     def set_training_state(self, state: Mapping[str, Any]) -> None:
         """Put a state from `training_state` back, in the environment too."""
         set_training_state(self, state)
+
+
+def at(value: Any, progress_remaining: float) -> float:
+    """A number, or what a schedule says at this progress (1 to 0)."""
+    return float(value(progress_remaining) if callable(value) else value)
 
 
 def find_spawn_actions(env: VecEnv) -> tuple[int, ...]:

@@ -34,8 +34,8 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: whose rewards a decision answers for: "node", "tree" or "root".
         advantage: "gae" with a critic, or "rloo", leave-one-out over rollouts of the same root task.
         delegation_bonus_form: "average", or "sum" for comparison.
-        frame_price: what a frame pays for each child that it opens.
-        level_price: what it pays besides, times the child's depth.
+        frame_price: what a frame pays for each child that it opens; may be a schedule.
+        level_price: what it pays besides, times the child's depth; may be a schedule.
         threshold: "constant", or "situation": depends on the budgets left and the last event.
         specialists: "none", "level" or "role": several networks, for frames of different depths or opened by different
             spawn actions; needs `observe_frame=True`.
@@ -73,8 +73,8 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: str = "node",
         advantage: str = "gae",
         delegation_bonus_form: str = "average",
-        frame_price: float = 0.0,
-        level_price: float = 0.0,
+        frame_price: AnySchedule = 0.0,
+        level_price: AnySchedule = 0.0,
         threshold: str = "constant",
         specialists: str = "none",
         n_specialists: int | None = None,

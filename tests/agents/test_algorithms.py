@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bonus": {"delegation_bonus": 0.3, "step_cost": 0.0},
     "sum": {"delegation_bonus": 0.3, "delegation_bonus_form": "sum", "normalize_advantage": True},
     "softmax": {"delegation_head": False, "depth_weighting": 0.5},
-    "price": {"frame_price": 0.2, "level_price": 0.1},
+    "price": {"frame_price": "lin_0_0.2_0.5", "level_price": 0.1},
     "root-price": {"credit": "root", "frame_price": 0.2},
     "situation": {"threshold": "situation"},
     "level": {"specialists": "level"},
@@ -81,9 +81,9 @@ def equal(a: list[th.Tensor], b: list[th.Tensor]) -> bool:
     return len(a) == len(b) and all(th.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def observations(vector: bool) -> Any:
+def observations(option: str, vector: bool) -> Any:
     """A batch of them, of all kinds of frames."""
-    env = lamps(4, seed=3, vector=vector)
+    env = lamps(4, seed=3, vector=vector, observe_frame=bool(OPTIONS[option].get("specialists")))
     seen = [env.reset()]
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -107,7 +107,7 @@ def test_save_and_load(name: str, option: str, vector: bool, tmp_path: Path) -> 
         "normalize_advantage", "spawn_actions", "ent_coef", "n_steps", "batch_size", "policy_kwargs", "num_timesteps",
     ):  # fmt: skip
         assert getattr(loaded, attribute) == getattr(model, attribute), attribute
-    some = observations(vector)
+    some = observations(option, vector)
     np.testing.assert_array_equal(model.predict(some, deterministic=True)[0], loaded.predict(some, deterministic=True)[0])
     # It trains on as it would have.
     env, other = environment(option, vector=vector), environment(option, vector=vector)
@@ -150,7 +150,7 @@ def test_options_make_a_difference(name: str) -> None:
 def test_predictions(name: str, option: str, vector: bool) -> None:
     env = environment(option, vector=vector)
     model = make(name, option, env).learn(60)
-    some = observations(vector)
+    some = observations(option, vector)
     n = len(some) if vector else len(some["task"])
     for deterministic in (True, False):
         actions, state = model.predict(some, state=None, deterministic=deterministic)
@@ -234,7 +234,14 @@ def side_channel(option: str) -> VecEnv:
 
 
 def native(option: str) -> VecEnv:
-    return make_vec_env("RAO/Maze-10x10-v0", 3, seed=1, repeats=2 if OPTIONS[option].get("advantage") == "rloo" else 1, budget=40)
+    return make_vec_env(
+        "RAO/Maze-10x10-v0",
+        3,
+        seed=1,
+        repeats=2 if OPTIONS[option].get("advantage") == "rloo" else 1,
+        budget=40,
+        observe_frame=bool(OPTIONS[option].get("specialists")),
+    )
 
 
 class SaveOnce(BaseCallback):
@@ -357,7 +364,9 @@ def test_without_spawn_actions(name: str, option: str, tmp_path: Path) -> None:
         ({"delegation_bonus": float("inf")}, "delegation_bonus must be a finite number"),
         ({"depth_weighting": -1.0}, "depth_weighting must be at least 0"),
         ({"frame_price": -0.1}, "frame_price must be at least 0"),
-        ({"level_price": "dear"}, "level_price must be a finite number"),
+        ({"frame_price": "lin_0.1_-0.1_1"}, "frame_price must be at least 0"),
+        ({"level_price": "dear"}, "level_price must be a number or a schedule: 'dear' is not a schedule"),
+        ({"level_price": float("nan")}, "level_price must be a number or a schedule"),
         ({"threshold": "mood"}, "threshold must be one of constant, situation, got 'mood'"),
         ({"specialists": 3}, "specialists must be one of none, level, role, got 3"),
         ({"n_specialists": 0}, "n_specialists must be a whole number of at least 2, or None, got 0"),

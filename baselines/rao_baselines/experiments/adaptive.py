@@ -38,6 +38,7 @@ ADAPTIVE = Suite(
         _row("price_0", "no price"),
         _row("frame_0.1", "0.1 a frame", frame_price=0.1),
         _row("frame_0.3", "0.3 a frame", frame_price=0.3),
+        _row("frame_0.2_late", "0.2 a frame, from 0 over half of the run", frame_price="lin_0_0.2_0.5"),
         _row("level_0.1", "0.1 a frame and level", level_price=0.1),
         _row("situation_0", "no price, threshold by situation", threshold="situation"),
         _row("situation_0.1", "0.1 a frame, threshold by situation", threshold="situation", frame_price=0.1),
