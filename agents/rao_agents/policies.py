@@ -337,6 +337,10 @@ class DelegationMixin:
     def _enter(self, obs: Any) -> Any:
         """What the networks see of `obs`. On the way, note what chooses each row's network and its threshold."""
         if self._route is not None:
+            if FRAME_KEY not in obs:
+                raise ValueError(
+                    f"specialists act on observations with the key {FRAME_KEY!r}: make the environment with observe_frame=True"
+                )
             self._route.set(obs[FRAME_KEY])
         if self.situational:
             space = cast(spaces.Dict, self.observation_space)

@@ -54,10 +54,14 @@ every_option = pytest.mark.parametrize(("name", "option"), EVERY)
 every_observation = pytest.mark.parametrize("vector", [False, True], ids=["dict", "vector"])
 
 
+def needs_frame(option: str) -> bool:
+    return "specialists" in OPTIONS[option]
+
+
 def environment(option: str, n: int = 3, vector: bool = False, seed: int = 5, **kwargs: Any) -> VecEnv:
     if vector and option in FOR_DICTIONARIES:
         pytest.skip("looks at single keys of the observation")
-    if OPTIONS[option].get("specialists"):
+    if needs_frame(option):
         kwargs["observe_frame"] = True
     env: VecEnv = lamps(n, seed=seed, vector=vector, monitor=False, **kwargs)
     if OPTIONS[option].get("advantage") == "rloo":
@@ -83,7 +87,7 @@ def equal(a: list[th.Tensor], b: list[th.Tensor]) -> bool:
 
 def observations(option: str, vector: bool) -> Any:
     """A batch of them, of all kinds of frames."""
-    env = lamps(4, seed=3, vector=vector, observe_frame=bool(OPTIONS[option].get("specialists")))
+    env = lamps(4, seed=3, vector=vector, observe_frame=needs_frame(option))
     seen = [env.reset()]
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -186,7 +190,11 @@ def test_callbacks(name: str, option: str, tmp_path: Path) -> None:
             return True
 
     evaluation = EvalCallback(
-        VecMonitor(lamps(2, seed=1, monitor=False)), eval_freq=20, n_eval_episodes=4, best_model_save_path=str(tmp_path), verbose=0
+        VecMonitor(lamps(2, seed=1, monitor=False, observe_frame=needs_frame(option))),
+        eval_freq=20,
+        n_eval_episodes=4,
+        best_model_save_path=str(tmp_path),
+        verbose=0,
     )
     model.learn(120, CallbackList([Note(), evaluation, CheckpointCallback(20, str(tmp_path), "steps")]))
     assert calls == ["start", "end"] * 4
@@ -240,7 +248,7 @@ def native(option: str) -> VecEnv:
         seed=1,
         repeats=2 if OPTIONS[option].get("advantage") == "rloo" else 1,
         budget=40,
-        observe_frame=bool(OPTIONS[option].get("specialists")),
+        observe_frame=needs_frame(option),
     )
 
 
@@ -298,7 +306,9 @@ def test_time_outs(name: str, option: str) -> None:
     """A budget that is too small for anything: every episode ends by it, in the middle of its frames."""
     model = make(name, option, environment(option, budget=3), gae_lambda=1.0, gamma=1.0, step_cost=0.0, delegation_bonus=0.0)
     with th.no_grad():
-        model.policy.value_net.bias.fill_(1000.0)
+        for module in model.policy.value_net.modules():
+            if isinstance(module, th.nn.Linear):
+                module.bias.fill_(1000.0)
     ends: list[float] = []
 
     class Look(BaseCallback):
@@ -401,9 +411,11 @@ def test_files_with_unknown_values(name: str, attribute: str, value: Any, tmp_pa
 @every_algorithm
 def test_files_from_before_the_options_existed(name: str, tmp_path: Path) -> None:
     model = make(name, "default").learn(60)
-    save_safely(model, tmp_path / "old", exclude=["credit", "advantage", "delegation_bonus_form"])
+    later = ["frame_price", "level_price", "threshold", "specialists", "n_specialists"]
+    save_safely(model, tmp_path / "old", exclude=["credit", "advantage", "delegation_bonus_form", *later])
     loaded: Any = load_safely(tmp_path / "old", device="cpu")
     assert (loaded.credit, loaded.advantage, loaded.delegation_bonus_form) == ("node", "gae", "average")
+    assert [getattr(loaded, option) for option in later] == [0.0, 0.0, "constant", "none", None]
 
 
 @every_algorithm

@@ -185,6 +185,9 @@ def test_without_frames_there_are_no_specialists() -> None:
     ):
         with pytest.raises(ValueError, match=f"specialists='level' needs the key 'frame' .*{problem}(.|\n)*observe_frame=True"):
             RecursivePPO(name, env, specialists="level")
+    blind = {key: value for key, value in batch([0]).items() if key != "frame"}
+    with pytest.raises(ValueError, match="observe_frame=True"):
+        policy(specialists="level").predict_values(blind)
     # A monolithic twin has one frame: the base algorithm, whatever is asked for.
     twin = RecursivePPO("MultiInputPolicy", lamps(1, spawn=False), specialists="level", device="cpu")
     assert twin.policy.networks == 1  # type: ignore[attr-defined]
