@@ -17,7 +17,10 @@ when its frame has ended:
   parent's pending spawn, is paid what the ancestors are paid meanwhile, and goes on with the parent's next
   decision: it is bootstrapped with the parent's value after the return. If the parent ends first, it waits for
   the grandparent. Siblings that act meanwhile are passed over: their own rewards are not this frame's affair.
-- ROOT: as TREE, but the environment's reward is all that is paid.
+- ROOT: as TREE, but the environment's reward is all that is paid, less the price of the frames opened anywhere in
+  the tree.
+
+A frame may be charged for the children it opens (MISSION A11, adaptive depth): see `charge`.
 """
 
 from __future__ import annotations
@@ -112,6 +115,29 @@ def hand_over(rows: npt.NDArray[np.void], ended: Any, parent: Any) -> None:
 
 
 @jit
+def charge(
+    rows: npt.NDArray[np.void], stack: npt.NDArray[np.void], payer: int, credit: int, frame_price: float, level_price: float
+) -> None:
+    """Let the frame at depth `payer` pay for the child that it opens now, and with ROOT all its ancestors as well.
+
+    A frame that never acted has decided nothing and pays nothing.
+
+    Args:
+        rows: the row table, dtype ROW; updated.
+        stack: one instance's open frames by depth, dtype OPEN, (depths,).
+        payer: depth of the frame that opens the child; nothing is done where that lies outside `stack`.
+        credit: NODE, TREE or ROOT.
+        frame_price: price of a child at any depth.
+        level_price: its price besides, times its depth.
+    """
+    if payer < 0 or payer >= stack.shape[0]:
+        return
+    price = frame_price + level_price * (payer + 1)
+    for level in range(0 if credit == ROOT else payer, payer + 1):
+        pay(rows, stack[level], -price)
+
+
+@jit
 def record_step(
     step: int,
     gamma: float,
@@ -119,6 +145,8 @@ def record_step(
     step_cost: float,
     delegation_bonus: float,
     summed: bool,
+    frame_price: float,
+    level_price: float,
     rewards: npt.NDArray[np.float32],
     dones: npt.NDArray[np.bool_],
     tasks: npt.NDArray[np.int64],
@@ -141,6 +169,8 @@ def record_step(
         step_cost: what the decision costs the frame that took it (nothing with ROOT).
         delegation_bonus: paid to a frame at its end, times the average success of its children (nothing with ROOT).
         summed: times the number of its children that succeeded, instead.
+        frame_price: what a frame pays for each child when it opens; see `charge`.
+        level_price: what it pays besides, times the child's depth.
         rewards: the environment's own rewards, (n_envs,): they belong to the root frame, whoever acted.
         dones: whether the episode ended, (n_envs,).
         tasks: number of the root task that was played, (n_envs,).
@@ -159,6 +189,7 @@ def record_step(
         (code, env, depth): OK, or what contradicts the protocol and where.
     """
     n_envs, depths = frames.shape
+    priced = frame_price != 0.0 or level_price != 0.0
     for env in range(n_envs):
         if depth[env] >= depths:
             return TOO_DEEP, env, int(depth[env])
@@ -186,9 +217,14 @@ def record_step(
 
         # A frame's end pays its local outcome (the root's outcome is the environment's reward) and, once, the
         # *average* success of its children. A sum is farmed by spawning easy children for ever.
+        top = here  # the deepest open frame, followed through what opened and ended in this step
         for index in range(n_returned[env]):
             ended = returned[env, index]
             level = ended.depth
+            if priced:
+                for payer in range(top, level):
+                    charge(rows, frames[env], payer, credit, frame_price, level_price)
+                top = level - 1
             if level > 0:
                 tally[0] += 1
                 tally[1] += 1 if ended.success else 0
@@ -207,6 +243,10 @@ def record_step(
             else:
                 hand_over(rows, frames[env, level], frames[env, level - 1])
             frames[env, level].frame_id = NO_FRAME
+
+        if priced and not dones[env]:
+            for payer in range(top, depth[env]):
+                charge(rows, frames[env], payer, credit, frame_price, level_price)
 
         if dones[env]:
             # Whatever is still open ends with the episode. The budget is part of the observation, so a

@@ -1,7 +1,8 @@
 """Policies with a delegation head (MISSION A2).
 
 A delegation score against a learned threshold says whether to spawn, then a masked choice among the spawns or
-among the primitives says what to do. Without spawn actions, or with `delegation_head=False`, these are
+among the primitives says what to do. The threshold may depend on the situation, and there may be several networks for
+frames of different levels or roles (MISSION A11). Without spawn actions, or with `delegation_head=False`, these are
 sb3-contrib's maskable policies, weight for weight.
 """
 
@@ -21,6 +22,8 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.preprocessing import get_flattened_obs_dim, preprocess_obs
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 from torch.distributions import Categorical
@@ -28,10 +31,19 @@ from torch.nn import functional as F
 from typing_extensions import Self
 
 from rao_agents.checkpoint import File, load_policy, save_policy
+from rao_agents.frame_key import FRAME_KEY, has_frame, policy_space, require_frame, without_frame
+from rao_agents.rollout_buffer import check_choice
+from rao_agents.specialists import SPECIALISTS, Route, RoutedModule, how_many, specialise
 from rao_agents.tap import masks_from_observation
 
 EXCLUDED = -1e8
 """Log-probability of masked actions: exp() of it is exactly 0, and unlike -inf it gives no NaN gradients."""
+
+
+THRESHOLDS = ("constant", "situation")
+"""One learned number; or that number and what is learned from the situation (`call`: budgets left, the last event)."""
+SITUATION_UNITS = 16
+"""Hidden units of the network that moves the threshold."""
 
 
 class DelegationHead(nn.Module):
@@ -47,25 +59,55 @@ class DelegationHead(nn.Module):
             possible.
         threshold_scale: the threshold is this factor times its parameter. SB3 gives all parameters one
             learning rate, at which a bare threshold would hardly move: the factor is its own rate under Adam.
+        situation_dim: with more than 0, the threshold depends on the situation: that many numbers, which follow the
+            latent in the input. It is then the constant plus what a small network of its own makes of them.
+        threshold_reach: how far the situation can move the threshold to either side.
     """
 
-    def __init__(self, latent_dim: int, n_actions: int, initial_threshold: float = 0.0, threshold_scale: float = 10.0) -> None:
+    def __init__(
+        self,
+        latent_dim: int,
+        n_actions: int,
+        initial_threshold: float = 0.0,
+        threshold_scale: float = 10.0,
+        situation_dim: int = 0,
+        threshold_reach: float = 4.0,
+    ) -> None:
         super().__init__()
-        if not threshold_scale > 0:
-            raise ValueError(f"threshold_scale must be positive, got {threshold_scale}")
+        for name, value in (("threshold_scale", threshold_scale), ("threshold_reach", threshold_reach)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        self.latent_dim = latent_dim
+        self.threshold_reach = threshold_reach
         self.logits = nn.Linear(latent_dim, n_actions)
         self.score = nn.Linear(latent_dim, 1, bias=False)
         self.threshold_scale = threshold_scale
         self.raw_threshold = nn.Parameter(th.full((1,), initial_threshold / threshold_scale))
+        self.situation: nn.Module | None = None
+        if situation_dim:
+            self.situation = nn.Sequential(nn.Linear(situation_dim, SITUATION_UNITS), nn.Tanh(), nn.Linear(SITUATION_UNITS, 1))
 
     @property
     def threshold(self) -> th.Tensor:
-        """The threshold, shape (1,)."""
+        """The threshold, or its constant part, shape (1,)."""
         return self.raw_threshold * self.threshold_scale
 
-    def forward(self, latent: th.Tensor) -> th.Tensor:
-        """(batch, n_actions + 1): the logits, and score - threshold in the last column."""
-        return th.cat([self.logits(latent), self.score(latent) - self.threshold], dim=1)
+    def thresholds(self, situation: th.Tensor) -> th.Tensor:
+        """The threshold in each situation, (batch, situation_dim): (batch, 1)."""
+        if self.situation is None:
+            return self.threshold.expand(len(situation), 1)
+        shift: th.Tensor = self.situation(situation)
+        return self.threshold + self.threshold_reach * th.tanh(shift)
+
+    def forward(self, inputs: th.Tensor) -> th.Tensor:
+        """(batch, n_actions + 1): the logits, and score - threshold in the last column.
+
+        `inputs` is the latent, (batch, latent_dim), and then the situation, where the threshold depends on it.
+        """
+        if self.situation is None:
+            return th.cat([self.logits(inputs), self.score(inputs) - self.threshold], dim=1)
+        latent, situation = inputs[:, : self.latent_dim], inputs[:, self.latent_dim :]
+        return th.cat([self.logits(latent), self.score(latent) - self.thresholds(situation)], dim=1)
 
 
 class DelegationDistribution(MaskableDistribution):
@@ -80,7 +122,7 @@ class DelegationDistribution(MaskableDistribution):
         head_kwargs: of the `DelegationHead`.
     """
 
-    def __init__(self, n_actions: int, spawn_actions: Sequence[int], **head_kwargs: float) -> None:
+    def __init__(self, n_actions: int, spawn_actions: Sequence[int], **head_kwargs: Any) -> None:
         super().__init__()
         self.n_actions = n_actions
         self.head_kwargs = head_kwargs
@@ -191,10 +233,23 @@ class DelegationMixin:
     Args:
         spawn_actions: indices of the spawn actions; none makes the policy sb3-contrib's own.
         delegation_head: False keeps the plain masked softmax over all actions.
-        initial_threshold, threshold_scale: of the `DelegationHead`.
+        initial_threshold, threshold_scale, threshold_reach: of the `DelegationHead`.
+        threshold: "constant"; or "situation": the threshold depends on some keys of the observation, and on nothing
+            else. The score sees everything.
+        threshold_keys: those keys.
+        specialists: "none"; "level": a network for each depth, of which the last serves all that are deeper; "role": one
+            for the root and one for each spawn action that opens frames. The observation has to say which frame acts
+            (`observe_frame=True`).
+        n_specialists: how many networks; where there are fewer than roles, the last ones share one. By default 2 levels,
+            or all roles.
+
+    Without spawn actions there are neither thresholds nor specialists.
     """
 
     # From the policies this is mixed into.
+    observation_space: spaces.Space[Any]
+    features_extractor_class: type[BaseFeaturesExtractor]
+    features_extractor_kwargs: dict[str, Any]
     action_space: spaces.Space[Any]
     action_net: nn.Module
     action_dist: Any
@@ -206,15 +261,31 @@ class DelegationMixin:
         delegation_head: bool = True,
         initial_threshold: float = 0.0,
         threshold_scale: float = 10.0,
+        threshold: str = "constant",
+        threshold_keys: Sequence[str] = ("call",),
+        threshold_reach: float = 4.0,
+        specialists: str = "none",
+        n_specialists: int | None = None,
         **kwargs: Any,
     ) -> None:
+        check_choice("threshold", threshold, THRESHOLDS)
+        check_choice("specialists", specialists, SPECIALISTS)
+        if isinstance(threshold_keys, str) or not threshold_keys:
+            raise ValueError(f"threshold_keys must list at least one key of the observation, got {threshold_keys!r}")
+        self.threshold = threshold
+        self.threshold_keys = tuple(threshold_keys)
+        self.specialists = specialists
+        self.n_specialists = n_specialists
         self.spawn_actions = tuple(int(action) for action in spawn_actions)
         self.delegation_head = bool(delegation_head)
         self._head_kwargs = {
             "initial_threshold": float(initial_threshold),
             "threshold_scale": float(threshold_scale),
+            "threshold_reach": float(threshold_reach),
         }
-        # [sum of score - threshold, decisions] while collecting, where both sides were open.
+        self._route: Route | None = None
+        self._situation: th.Tensor | None = None  # of the batch under way
+        # [sum of score - threshold, sum of thresholds, decisions] while collecting, where both sides were open.
         self._decisions: th.Tensor | None = None
         super().__init__(*args, **kwargs)
 
@@ -223,13 +294,72 @@ class DelegationMixin:
         """Whether there is a delegation head."""
         return self.delegation_head and bool(self.spawn_actions)
 
+    @property
+    def situational(self) -> bool:
+        """Whether the threshold depends on the situation."""
+        return self.delegates and self.threshold == "situation"
+
     def _build(self, lr_schedule: Schedule) -> None:
         if self.delegates:
             if not isinstance(self.action_space, spaces.Discrete):
                 raise ValueError(f"a delegation head needs a Discrete action space, got {self.action_space}")
             # The policy's constructor has no hook for its distribution; it is used from here on only.
-            self.action_dist = DelegationDistribution(int(self.action_space.n), self.spawn_actions, **self._head_kwargs)
+            self.action_dist = DelegationDistribution(
+                int(self.action_space.n), self.spawn_actions, situation_dim=self._situation_dim(), **self._head_kwargs
+            )
         super()._build(lr_schedule)  # type: ignore[misc]
+        if self.specialists != "none" and self.spawn_actions:
+            require_frame(self.observation_space, f"specialists={self.specialists!r}")
+            count = how_many(self.specialists, self.n_specialists, self.spawn_actions)
+            self._route = Route(self.specialists, count, self.spawn_actions, int(cast(spaces.Discrete, self.action_space).n))
+            specialise(self, self._route)
+            self.optimizer = self.optimizer_class(  # type: ignore[attr-defined]
+                self.parameters(),  # type: ignore[attr-defined]
+                lr=lr_schedule(1),
+                **self.optimizer_kwargs,  # type: ignore[attr-defined]
+            )
+
+    def _situation_dim(self) -> int:
+        if not self.situational:
+            return 0
+        space = self.observation_space
+        known = list(space.spaces) if isinstance(space, spaces.Dict) else []
+        missing = [key for key in self.threshold_keys if key not in known or key == FRAME_KEY]
+        if missing:
+            raise ValueError(
+                f"threshold='situation' looks at the keys {list(self.threshold_keys)} of the observation, and {missing} cannot be used: "
+                f"the observation has the keys {[key for key in known if key != FRAME_KEY]}. Name others with "
+                "policy_kwargs=dict(threshold_keys=[...])"
+            )
+        assert isinstance(space, spaces.Dict)
+        return sum(get_flattened_obs_dim(space[key]) for key in self.threshold_keys)
+
+    def _enter(self, obs: Any) -> Any:
+        """What the networks see of `obs`. On the way, note what chooses each row's network and its threshold."""
+        if self._route is not None:
+            if FRAME_KEY not in obs:
+                raise ValueError(
+                    f"specialists act on observations with the key {FRAME_KEY!r}: make the environment with observe_frame=True"
+                )
+            self._route.set(obs[FRAME_KEY])
+        if self.situational:
+            space = cast(spaces.Dict, self.observation_space)
+            parts = [cast(th.Tensor, preprocess_obs(obs[key], space[key])).flatten(start_dim=1) for key in self.threshold_keys]
+            self._situation = th.cat(parts, dim=1)
+        return without_frame(obs) if has_frame(self.observation_space) else obs
+
+    def _get_action_dist_from_latent(self, latent_pi: th.Tensor) -> Any:
+        if self.situational:
+            assert self._situation is not None
+            latent_pi = th.cat([latent_pi, self._situation], dim=1)
+        return super()._get_action_dist_from_latent(latent_pi)  # type: ignore[misc]
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """As the base class, for everything in the observation but the frame (see `frame_key`)."""
+        extractor: BaseFeaturesExtractor = self.features_extractor_class(
+            policy_space(self.observation_space), **self.features_extractor_kwargs
+        )
+        return extractor
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data: dict[str, Any] = super()._get_constructor_parameters()  # type: ignore[misc]
@@ -239,6 +369,10 @@ class DelegationMixin:
             "spawn_actions": self.spawn_actions,
             "delegation_head": self.delegation_head,
             **self._head_kwargs,
+            "threshold": self.threshold,
+            "threshold_keys": self.threshold_keys,
+            "specialists": self.specialists,
+            "n_specialists": self.n_specialists,
         }
 
     def save(self, path: File) -> None:
@@ -265,49 +399,115 @@ class DelegationMixin:
         Counts the decisions for the log on the way.
         """
         result: tuple[th.Tensor, th.Tensor, th.Tensor]
-        result = super().forward(obs, deterministic, action_masks)  # type: ignore[misc]
+        result = super().forward(self._enter(obs), deterministic, action_masks)  # type: ignore[misc]
         if self.delegates:
             with th.no_grad():
                 open_ = self.action_dist.open
-                seen = th.stack([(self.action_dist.margin * open_).sum(), open_.sum().float()])
+                thresholds = (self._thresholds(open_) * open_).sum() if self._varied else open_.new_zeros((), dtype=th.float32)
+                seen = th.stack([(self.action_dist.margin * open_).sum(), thresholds, open_.sum().float()])
                 self._decisions = seen if self._decisions is None else self._decisions + seen
         return result
 
+    def evaluate_actions(
+        self, obs: Any, actions: th.Tensor, action_masks: th.Tensor | None = None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor | None]:
+        """As the base class."""
+        result: tuple[th.Tensor, th.Tensor, th.Tensor | None]
+        result = super().evaluate_actions(self._enter(obs), actions, action_masks)  # type: ignore[misc]
+        return result
+
+    def get_distribution(self, obs: Any, action_masks: npt.NDArray[np.bool_] | None = None) -> MaskableDistribution:
+        """As the base class."""
+        result: MaskableDistribution = super().get_distribution(self._enter(obs), action_masks)  # type: ignore[misc]
+        return result
+
+    def predict_values(self, obs: Any) -> th.Tensor:
+        """As the base class."""
+        result: th.Tensor = super().predict_values(self._enter(obs))  # type: ignore[misc]
+        return result
+
+    # -- the threshold -----------------------------------------------------------------------------
+
+    @property
+    def _varied(self) -> bool:
+        """Whether there is more than one threshold."""
+        return self.situational or self._route is not None
+
+    def pop_delegation_figures(self) -> tuple[float, float] | None:
+        """Mean score and mean threshold of the decisions since the last call in which both sides were open; None if none was."""
+        decisions, self._decisions = self._decisions, None
+        if decisions is None or decisions[2] == 0:
+            return None
+        threshold = float(decisions[1] / decisions[2]) if self._varied else self.delegation_threshold
+        return float(decisions[0] / decisions[2]) + threshold, threshold
+
     def pop_delegation_score(self) -> float | None:
         """Mean score of the decisions since the last call in which both sides were open; None if none was."""
-        decisions, self._decisions = self._decisions, None
-        if decisions is None or decisions[1] == 0:
-            return None
-        return float(decisions[0] / decisions[1]) + self.delegation_threshold
+        figures = self.pop_delegation_figures()
+        return None if figures is None else figures[0]
 
     @property
     def delegation_threshold(self) -> float:
         """The learned threshold; set it to make a trained policy delegate more (lower) or less (higher).
 
+        Where it depends on the situation this is its constant part, and of specialists the mean of theirs: setting it moves
+        the thresholds of all situations and specialists alike. See `delegation_thresholds`.
+
         Raises:
             RuntimeError: The policy has no delegation head.
         """
-        return float(self._head().threshold.detach())
+        return float(th.stack([head.threshold.detach() for head in self._heads()]).mean())
 
     @delegation_threshold.setter
     def delegation_threshold(self, value: float) -> None:
-        head = self._head()
+        heads = self._heads()
+        shift = float(value) - self.delegation_threshold
         with th.no_grad():
-            head.raw_threshold.fill_(float(value) / head.threshold_scale)
+            for head in heads:
+                new = float(value) if len(heads) == 1 else float(head.threshold) + shift
+                head.raw_threshold.fill_(new / head.threshold_scale)
 
     def delegation_score(self, obs: PyTorchObs) -> th.Tensor:
-        """The delegation score of observations, (batch,): compare with `delegation_threshold`."""
-        features = self.extract_features(obs)  # type: ignore[attr-defined]
+        """The delegation score of observations, (batch,): compare with `delegation_thresholds`."""
+        features = self.extract_features(self._enter(obs))  # type: ignore[attr-defined]
         if not self.share_features_extractor:  # type: ignore[attr-defined]
             features = features[0]
         latent = self.mlp_extractor.forward_actor(features)  # type: ignore[attr-defined]
-        score: th.Tensor = self._head().score(latent).squeeze(1)
-        return score
+        return self._by_head([head.score for head in self._heads()], latent).squeeze(1)
 
-    def _head(self) -> DelegationHead:
-        if not isinstance(self.action_net, DelegationHead):
+    def delegation_thresholds(self, obs: PyTorchObs) -> th.Tensor:
+        """The threshold that each observation's score is compared with, (batch,)."""
+        self._enter(obs)
+        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
+        return self._thresholds(first).squeeze(1)
+
+    def _thresholds(self, batch: th.Tensor) -> th.Tensor:
+        """The thresholds of the batch under way, (batch, 1); `batch` has as many rows."""
+        situation = batch if self._situation is None else self._situation
+        return self._by_head([head.thresholds for head in self._heads()], situation)
+
+    def _by_head(self, functions: Sequence[Any], inputs: th.Tensor) -> th.Tensor:
+        result: th.Tensor = functions[0](inputs) if self._route is None else self._route.run(functions, inputs)
+        return result
+
+    def _heads(self) -> list[DelegationHead]:
+        """The delegation heads: one, or each specialist's."""
+        if not self.delegates:
             raise RuntimeError("this policy has no delegation head: its environment has no spawn actions, or delegation_head=False")
-        return self.action_net
+        nets = self.action_net.specialists if isinstance(self.action_net, RoutedModule) else [self.action_net]
+        return [cast(DelegationHead, net) for net in nets]
+
+    @property
+    def networks(self) -> int:
+        """How many specialists there are; 1 where one network acts in all frames."""
+        return 1 if self._route is None else self._route.n
+
+    def specialist(self, obs: PyTorchObs) -> th.Tensor:
+        """Which specialist acts on each observation, long (batch,); 0 where there is but one network."""
+        if self._route is None:
+            first = next(iter(obs.values())) if isinstance(obs, dict) else obs
+            return th.zeros(len(first), dtype=th.long, device=first.device)
+        return self._route.of(cast(dict[str, th.Tensor], obs)[FRAME_KEY])
 
     def predict(
         self,

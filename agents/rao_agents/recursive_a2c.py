@@ -30,7 +30,7 @@ class RecursiveA2C(RecursiveAlgorithm):
 
     Args:
         step_cost, delegation_bonus, depth_weighting, delegation_head, credit, advantage,
-        delegation_bonus_form: as in `RecursivePPO`.
+        delegation_bonus_form, frame_price, level_price, threshold, specialists, n_specialists: as in `RecursivePPO`.
 
     Raises:
         ValueError: A parameter has a value that it cannot have, or `advantage="rloo"` and the environment does
@@ -60,6 +60,11 @@ class RecursiveA2C(RecursiveAlgorithm):
         credit: str = "node",
         advantage: str = "gae",
         delegation_bonus_form: str = "average",
+        frame_price: AnySchedule = 0.0,
+        level_price: AnySchedule = 0.0,
+        threshold: str = "constant",
+        specialists: str = "none",
+        n_specialists: int | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -82,6 +87,11 @@ class RecursiveA2C(RecursiveAlgorithm):
             delegation_head=delegation_head,
             credit=credit,
             advantage=advantage,
+            frame_price=frame_price,
+            level_price=level_price,
+            threshold=threshold,
+            specialists=specialists,
+            n_specialists=n_specialists,
             learning_rate=learning_rate,
             ent_coef=ent_coef,
             n_steps=n_steps,

@@ -23,7 +23,9 @@ from typing_extensions import Self
 
 from rao_agents import checkpoint, schedules
 from rao_agents.checkpoint import File, load_safely, save_safely
+from rao_agents.frame_key import FRAME_KEY
 from rao_agents.policies import (
+    THRESHOLDS,
     DelegationCnnPolicy,
     DelegationMixin,
     DelegationPolicy,
@@ -40,6 +42,7 @@ from rao_agents.rollout_buffer import (
     check_choice,
 )
 from rao_agents.schedules import Schedule
+from rao_agents.specialists import SPECIALISTS, how_many
 from rao_agents.tap import FrameTap, ObservationMasks, masks_from_observation
 from rao_agents.training_state import set_training_state, training_state
 
@@ -48,6 +51,9 @@ AnySchedule = float | str | Mapping[str, Any] | Schedule
 
 CRITIC_METRICS = ("train/value_loss", "train/explained_variance")
 """What says nothing where there is no critic."""
+
+PRICES = ("frame_price", "level_price")
+"""What a frame may be charged for the children it opens."""
 
 SPAWN_ACTIONS = "spawn_actions"
 """The environment's attribute that lists its spawn actions."""
@@ -63,14 +69,16 @@ class RecursiveAlgorithm(MaskablePPO):
 
     **Rewards.** The environment's reward is the root frame's. A child's is its local outcome when it returns.
     Each frame pays `step_cost` for its own decisions and earns `delegation_bonus` times the average success of
-    its direct children, once, at its end.
+    its direct children, once, at its end. For every child that it opens it pays `frame_price`, and `level_price` times
+    the child's depth, at the step at which the child opens.
 
     **Credit.** Which of these rewards a decision answers for:
 
     - `credit="node"`: those of its own frame.
     - `credit="tree"`: those of its own frame and of all its ancestors. When its frame ends, the return goes on
       with the parent's: it is bootstrapped with the parent's value after the return.
-    - `credit="root"`: the environment's reward alone, for every frame; no step costs, local outcomes or bonus.
+    - `credit="root"`: the environment's reward alone, for every frame; no step costs, local outcomes or bonus. The
+      prices of all frames of the tree, if there are any, are taken off it.
 
     **Advantages.** `advantage="gae"` is generalised advantage estimation with the critic. `advantage="rloo"`
     compares every rollout with the other rollouts of the same root task and has no critic (the value head is
@@ -88,13 +96,16 @@ class RecursiveAlgorithm(MaskablePPO):
 
     - `delegation/score`: mean delegation score over the rollout's decisions in which both spawning and a
       primitive were allowed
-    - `delegation/threshold`: the learned threshold it is compared with
+    - `delegation/threshold`: the learned threshold it is compared with; of several (`threshold="situation"`,
+      specialists) the mean over those decisions
     - `delegation/rate`: share of those decisions that spawned
     - `delegation/open`: share of all decisions that they are
     - `frames/transitions`: completed transitions the update learns from
     - `frames/carried`: decisions carried into the next rollout
     - `frames/depth_mean`, `frames/depth_max`: depth of the frames that acted
     - `frames/child_success`: share of the children that returned with success
+    - `frames/frame_price`, `frames/level_price`: the prices in use, where there are any
+    - `specialists/<number>`: share of the decisions that this specialist took
     - `train/ent_coef`: the entropy coefficient in use
 
     Args:
@@ -108,6 +119,14 @@ class RecursiveAlgorithm(MaskablePPO):
             masked softmax over all actions.
         credit: "node", "tree" or "root".
         advantage: "gae" or "rloo".
+        frame_price: what a frame pays for each child that it opens, at least 0: a number, or a schedule, as prices are best
+            raised once children are worth their price.
+        level_price: what it pays besides, times the child's depth; likewise.
+        threshold: "constant"; or "situation", a threshold that depends on the observation's `call` (budgets left, the last
+            event) and on nothing else.
+        specialists: "none", "level" or "role": one network for all frames, or several for frames of different depths, or
+            for frames opened by different spawn actions; see `DelegationMixin`. Needs `observe_frame=True`.
+        n_specialists: how many networks; None for 2 levels, or all roles.
         base: parameters of `MaskablePPO`, whose `learning_rate`, `clip_range` and `clip_range_vf`, and here also
             `ent_coef`, may be anything that `schedules.parse` takes. `seed` is also that of the order of
             minibatches, which has a generator of its own here.
@@ -122,6 +141,8 @@ class RecursiveAlgorithm(MaskablePPO):
         "credit": tuple(CREDITS),
         "advantage": ADVANTAGES,
         "delegation_bonus_form": BONUS_FORMS,
+        "threshold": THRESHOLDS,
+        "specialists": SPECIALISTS,
     }
     """Arguments that are one of a few words, with these."""
     ent_coef: Any
@@ -138,6 +159,11 @@ class RecursiveAlgorithm(MaskablePPO):
         delegation_head: bool,
         credit: str,
         advantage: str,
+        frame_price: AnySchedule,
+        level_price: AnySchedule,
+        threshold: str,
+        specialists: str,
+        n_specialists: int | None,
         learning_rate: AnySchedule,
         clip_range: AnySchedule = 0.2,
         clip_range_vf: AnySchedule | None = None,
@@ -161,6 +187,11 @@ class RecursiveAlgorithm(MaskablePPO):
         self.delegation_head = bool(delegation_head)
         self.credit = credit
         self.advantage = advantage
+        self.frame_price: Any = frame_price
+        self.level_price: Any = level_price
+        self.threshold = threshold
+        self.specialists = specialists
+        self.n_specialists = n_specialists
         self.spawn_actions: tuple[int, ...] = ()
         self._tap: FrameTap | None = None
         self.check_options()
@@ -178,6 +209,15 @@ class RecursiveAlgorithm(MaskablePPO):
             setattr(self, name, float(value))
         if self.depth_weighting < 0:
             raise ValueError(f"depth_weighting must be at least 0, got {self.depth_weighting}")
+        for name in PRICES:
+            try:
+                price = schedules.parse(getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"{name} must be a number or a schedule: {error}") from error
+            if not all(0.0 <= at(price, progress) < math.inf for progress in np.linspace(0.0, 1.0, 101)):
+                raise ValueError(f"{name} must be at least 0 and finite throughout, got {getattr(self, name)}")
+            setattr(self, name, price)
+        how_many("level", self.n_specialists, ())  # the roles are known with the environment
         for name in ("n_steps", "n_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -213,6 +253,9 @@ class RecursiveAlgorithm(MaskablePPO):
                 **policy_kwargs,
                 SPAWN_ACTIONS: self.spawn_actions,
                 "delegation_head": self.delegation_head,
+                "threshold": self.threshold,
+                "specialists": self.specialists,
+                "n_specialists": self.n_specialists,
             }
         if self.by_frames:
             self._choose_frame_buffer()
@@ -279,6 +322,7 @@ class RecursiveAlgorithm(MaskablePPO):
         if self.recursive:  # otherwise the environment's reward is all there is
             self._tap.step_cost, self._tap.delegation_bonus = self.step_cost, self.delegation_bonus
             self._tap.bonus_form = self.delegation_bonus_form
+            self._tap.frame_price, self._tap.level_price = (at(getattr(self, name), self._current_progress_remaining) for name in PRICES)
         return self._tap
 
     # -- training ----------------------------------------------------------------------------------
@@ -311,7 +355,9 @@ class RecursiveAlgorithm(MaskablePPO):
         return complete
 
     def _record_rollout(self, buffer: FrameRolloutBufferMixin) -> None:
-        figures = buffer.statistics() | (self._delegation(buffer) if self.recursive else {})
+        figures = buffer.statistics() | (self._delegation(buffer) | self._shares(buffer) if self.recursive else {})
+        if self._tap is not None:
+            figures |= {f"frames/{name}": getattr(self._tap, name) for name in PRICES if getattr(self, name) != 0.0}
         for name, value in figures.items():
             self.logger.record(name, value)
 
@@ -325,10 +371,18 @@ class RecursiveAlgorithm(MaskablePPO):
             figures["delegation/rate"] = float(spawns[buffer.flat_actions[: buffer.n_step_rows, 0]][open_].mean())
         if isinstance(self.policy, DelegationMixin) and self.policy.delegates:
             figures["delegation/threshold"] = self.policy.delegation_threshold
-            score = self.policy.pop_delegation_score()
-            if score is not None:
-                figures["delegation/score"] = score
+            seen = self.policy.pop_delegation_figures()
+            if seen is not None:
+                figures["delegation/score"], figures["delegation/threshold"] = seen
         return figures
+
+    def _shares(self, buffer: FrameRolloutBufferMixin) -> dict[str, float]:
+        """How much each specialist acted."""
+        if not isinstance(self.policy, DelegationMixin) or self.policy.networks == 1:
+            return {}
+        frames = {FRAME_KEY: th.as_tensor(buffer.flat_observations[FRAME_KEY][: buffer.n_step_rows])}
+        shares = np.bincount(self.policy.specialist(frames).numpy(), minlength=self.policy.networks) / buffer.n_step_rows
+        return {f"specialists/{number}": float(share) for number, share in enumerate(shares)}
 
     def train(self) -> None:
         """Learn from the rollout buffer: the base class's update, with a scheduled entropy coefficient.
@@ -431,6 +485,11 @@ class RecursiveAlgorithm(MaskablePPO):
     def set_training_state(self, state: Mapping[str, Any]) -> None:
         """Put a state from `training_state` back, in the environment too."""
         set_training_state(self, state)
+
+
+def at(value: Any, progress_remaining: float) -> float:
+    """A number, or what a schedule says at this progress (1 to 0)."""
+    return float(value(progress_remaining) if callable(value) else value)
 
 
 def find_spawn_actions(env: VecEnv) -> tuple[int, ...]:

@@ -34,6 +34,12 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: whose rewards a decision answers for: "node", "tree" or "root".
         advantage: "gae" with a critic, or "rloo", leave-one-out over rollouts of the same root task.
         delegation_bonus_form: "average", or "sum" for comparison.
+        frame_price: what a frame pays for each child that it opens; may be a schedule.
+        level_price: what it pays besides, times the child's depth; may be a schedule.
+        threshold: "constant", or "situation": depends on the budgets left and the last event.
+        specialists: "none", "level" or "role": several networks, for frames of different depths or opened by different
+            spawn actions; needs `observe_frame=True`.
+        n_specialists: how many; None for 2 levels, or all roles.
         seed: also of the order of minibatches, which has a generator of its own here.
 
     Raises:
@@ -67,6 +73,11 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: str = "node",
         advantage: str = "gae",
         delegation_bonus_form: str = "average",
+        frame_price: AnySchedule = 0.0,
+        level_price: AnySchedule = 0.0,
+        threshold: str = "constant",
+        specialists: str = "none",
+        n_specialists: int | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -85,6 +96,11 @@ class RecursivePPO(RecursiveAlgorithm):
             delegation_head=delegation_head,
             credit=credit,
             advantage=advantage,
+            frame_price=frame_price,
+            level_price=level_price,
+            threshold=threshold,
+            specialists=specialists,
+            n_specialists=n_specialists,
             learning_rate=learning_rate,
             clip_range=clip_range,
             clip_range_vf=clip_range_vf,

@@ -293,6 +293,8 @@ class FrameRolloutBufferMixin:
         delegation_bonus: float = 0.0,
         bonus_form: str = "average",
         tasks: npt.NDArray[np.int64] | None = None,
+        frame_price: float = 0.0,
+        level_price: float = 0.0,
     ) -> None:
         """Enter one step's frames; call it before the step's `add`.
 
@@ -306,6 +308,8 @@ class FrameRolloutBufferMixin:
             bonus_form: "average", or "sum" for the number of its children that succeeded.
             tasks: numbers of the root tasks that were played, (n_envs,), where they are numbered: ascending,
                 and as many rollouts of each as `repeats` says.
+            frame_price: what a frame pays for each child that it opens.
+            level_price: what it pays besides, times the child's depth.
 
         Raises:
             ProtocolError: The facts contradict those of the steps before.
@@ -325,6 +329,8 @@ class FrameRolloutBufferMixin:
             step_cost,
             delegation_bonus,
             bonus_form == "sum",
+            frame_price,
+            level_price,
             rewards,
             dones,
             self.tasks,

@@ -280,6 +280,7 @@ class FrameTap(ObservationMasks):
         step_cost, delegation_bonus, bonus_form: the frames' own costs and bonus, see
             `FrameRolloutBufferMixin.record`.
         recursive: whether the environment has frames to tell of; without, every episode is one.
+        frame_price, level_price: what a frame pays for each child that it opens, see `FrameRolloutBufferMixin.record`.
     """
 
     def __init__(
@@ -290,9 +291,12 @@ class FrameTap(ObservationMasks):
         delegation_bonus: float = 0.0,
         bonus_form: str = "average",
         recursive: bool = True,
+        frame_price: float = 0.0,
+        level_price: float = 0.0,
     ) -> None:
         super().__init__(venv)
         self.buffer = buffer
+        self.frame_price, self.level_price = frame_price, level_price
         self.step_cost = step_cost
         self.delegation_bonus = delegation_bonus
         self.bonus_form = bonus_form
@@ -380,7 +384,15 @@ class FrameTap(ObservationMasks):
         self.latest, rewards, dones, infos = self.venv.step_wait()
         facts = self.reader.read(infos, dones)
         self.buffer.record(
-            np.asarray(rewards, np.float32), dones, facts, self.step_cost, self.delegation_bonus, self.bonus_form, self._playing
+            np.asarray(rewards, np.float32),
+            dones,
+            facts,
+            self.step_cost,
+            self.delegation_bonus,
+            self.bonus_form,
+            self._playing,
+            self.frame_price,
+            self.level_price,
         )
         return self.latest, rewards, dones, infos
 

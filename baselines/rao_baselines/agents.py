@@ -155,17 +155,20 @@ def load_model(path: Path) -> Model:
 
 
 def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Loaded:
-    """Find out whether the model acts with or without spawn actions, and how many observations it sees at once.
+    """Find out whether the model acts with or without spawn actions and with the frame observed, and how much it sees at once.
 
     Raises:
         UserError: it does not fit the environment either way.
     """
+    from rao_agents.frame_key import has_frame
     from rao_baselines.environments import is_recursive
 
+    model_space: Any = model.observation_space
+    if is_recursive(env_id) and has_frame(model_space):
+        env_kwargs = {"observe_frame": True} | env_kwargs
     choices: list[dict[str, Any]] = [env_kwargs]
     if is_recursive(env_id) and "spawn" not in env_kwargs:
         choices = [env_kwargs | {"spawn": spawn} for spawn in (True, False)]
-    model_space: Any = model.observation_space
     for kwargs in choices:
         try:
             env = gym.make(env_id, **kwargs)

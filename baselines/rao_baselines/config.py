@@ -15,7 +15,7 @@ import yaml
 from rao_baselines.algorithms import Algorithm
 from rao_baselines.errors import UserError, did_you_mean
 
-SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef")
+SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "frame_price", "level_price")
 """Keys that take a schedule such as "lin_0.001"."""
 NOT_SETTINGS = {"self", "env", "policy", "seed", "device", "verbose", "tensorboard_log", "_init_setup_model"}
 """Constructor arguments that a run decides, not a configuration."""

@@ -12,6 +12,8 @@ from rao_baselines.config import Settings, parse_assignments
 from rao_baselines.errors import UserError, did_you_mean
 
 PREFIX = "RAO/"
+FRAME_SETTINGS = ("specialists",)
+"""Settings that, unless they say "none", need `observe_frame=True`."""
 
 
 def resolve_id(env_id: str) -> str:
@@ -66,9 +68,16 @@ def is_recursive(env_id: str) -> bool:
     return env_id.startswith(PREFIX)
 
 
+def needs_frame(settings: Settings) -> bool:
+    """Whether these settings need observations that say which frame acts (`observe_frame=True`)."""
+    return any(settings.hyperparameters.get(name, "none") != "none" for name in FRAME_SETTINGS)
+
+
 def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[str, Any]:
     """Keyword arguments of the environment itself, as evaluation needs them too (feedback left out: it changes no score)."""
     arguments = dict(settings.env_kwargs)
+    if is_recursive(env_id) and needs_frame(settings):
+        arguments.setdefault("observe_frame", True)
     if "spawn" in arguments and is_recursive(env_id):
         value = str(arguments["spawn"]).lower()
         raise UserError(f"write spawn={value} as a setting of its own, not in env_kwargs: there it would be replaced by the algorithm's")

@@ -60,9 +60,15 @@ def learning_curves(
 
 
 def success_by_size(
-    series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str], path: Path, *, title: str, axis: str = ""
+    series: Mapping[str, Sequence[statistics.Estimate | None]],
+    sizes: Sequence[str],
+    path: Path,
+    *,
+    title: str,
+    axis: str = "",
+    measure: str = "success",
 ) -> list[Path]:
-    """Draw one line per label: success with its 95 % interval on each of `sizes`, in order; None where it was not measured.
+    """Draw one line per label: success (or `measure`) with its 95 % interval on each of `sizes`, in order; None where it was not measured.
 
     Raises:
         UserError: nothing to draw.
@@ -74,7 +80,7 @@ def success_by_size(
         _draw_sizes(axes, series, sizes)
         axes.set_xlabel(axis)
 
-    return _write(path, title, "success", draw)
+    return _write(path, title, measure, draw)
 
 
 def _draw_sizes(axes: Any, series: Mapping[str, Sequence[statistics.Estimate | None]], sizes: Sequence[str]) -> None:

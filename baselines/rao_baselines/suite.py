@@ -16,6 +16,8 @@ from rao_baselines.runs import RunFolder, check_folder, read_json, slug, write_j
 from rao_baselines.spec import TrainSpec
 
 MODES = ("greedy", "sampled")
+MEASURES = {"nodes": "frames per episode", "deepest": "deepest level used", "critical_path": "critical path"}
+"""What figures call the means of an evaluation."""
 
 
 def choose(rows: Sequence[Experiment], only: Sequence[str]) -> list[Experiment]:
@@ -144,7 +146,8 @@ def summarize(row: Experiment, results: Sequence[dict[str, Any]]) -> dict[str, A
                     "per_seed": rates,
                     **{
                         name: round(float(np.mean([value["summary"][name]["mean"] for value in values])), 2)
-                        for name in ("steps", "critical_path")
+                        for name in ("steps", "critical_path", "nodes", "deepest")
+                        if all(value["summary"].get(name) for value in values)
                     },
                 }
     averages = [value for r in results if (value := statistics.average(r["curve"])) is not None]
@@ -239,14 +242,16 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
         written += learning_curves(series, path, title=f"{title}: success on fixed seeds (actions sampled)")
     for figure in suite.sizes:
         scores = {
-            row.label: [_rate(row, results[row.name], task) for task in figure.tasks]
+            row.label: [_rate(row, results[row.name], task, figure.measure) for task in figure.tasks]
             for row in suite.rows
             if row.group == figure.group and row.name in results
         }
         scores = {label: rates for label, rates in scores.items() if sum(rate is not None for rate in rates) > 1}
         if scores:
-            title = f"{figure.title}: success on fixed seeds (actions sampled)"
-            written += success_by_size(scores, list(figure.tasks.values()), images / figure.name, title=title)
+            what = MEASURES.get(figure.measure, figure.measure)
+            title = f"{figure.title}: {what} on fixed seeds (actions sampled)"
+            path = images / figure.name
+            written += success_by_size(scores, list(figure.tasks.values()), path, title=title, axis=figure.axis, measure=what)
     for sweep in suite.sweeps:
         by_name = {row.name: row for row in suite.rows}
         points = list(dict.fromkeys(point for series in sweep.series.values() for point in series))
@@ -282,7 +287,8 @@ def _draw_comparison(comparison: Comparison, results: Mapping[str, Sequence[dict
     return written
 
 
-def _rate(row: Experiment, results: Sequence[dict[str, Any]], task: str) -> statistics.Estimate | None:
-    """Sampled success of the final models of `row` on `task`; None where it was not measured."""
-    rates = [found["sampled"]["success"] for r in results if (found := scored(row, r, task))]
+def _rate(row: Experiment, results: Sequence[dict[str, Any]], task: str, measure: str = "success") -> statistics.Estimate | None:
+    """Success (or another mean) of the final models of `row` on `task`, actions sampled; None where it was not measured."""
+    found = [scores["sampled"] for r in results if (scores := scored(row, r, task))]
+    rates = [each["success"] if measure == "success" else each["summary"][measure]["mean"] for each in found]
     return statistics.estimate(rates) if rates else None

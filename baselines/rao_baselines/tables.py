@@ -99,7 +99,8 @@ def scores(summary: Mapping[str, Any], table: Table) -> list[list[str]]:
         reached = summary["groups"].get(group, {}).get("steps_to_threshold", {})
         for name, row in summary["experiments"].items():
             if row["group"] == group:
-                cells = [(_path if table.paths else _score)(row, task) for task in table.columns.values()]
+                show = _path if table.paths else _frames if table.frames else _score
+                cells = [show(row, task) for task in table.columns.values()]
                 times = [_thousands(reached[name]["median"]) if name in reached else ""] if table.timed else []
                 label = f"**{row['label']}**" if row["algorithm"] == "recursive_ppo" else row["label"]
                 rows.append([*([group] if several else []), label, str(len(row["seeds"])), _thousands(row["steps"]), *cells, *times])
@@ -201,6 +202,12 @@ def _path(row: Mapping[str, Any], task: str) -> str:
     if not found:
         return ""
     return f"{found['steps']:,.0f} / {found['critical_path']:,.0f} ({found['steps'] / found['critical_path']:.2f}x)"
+
+
+def _frames(row: Mapping[str, Any], task: str) -> str:
+    """Frames of an episode, and the deepest level among them, actions sampled."""
+    found = row["scores"].get(task_name(task), {}).get("sampled")
+    return f"{found['nodes']:.1f} / {found['deepest']:.2f}" if found else ""
 
 
 def _effort(row: Mapping[str, Any]) -> str:

@@ -179,7 +179,10 @@ class _Scorer:
         """The keyword arguments that `task` is made with."""
         if task.kwargs is None:
             return self.env_kwargs
-        return task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        if not is_recursive(task.env_id):
+            return task.kwargs
+        seen = {name: value for name, value in self.env_kwargs.items() if name == "observe_frame"}
+        return task.kwargs | seen | {"spawn": self.spawn}
 
     def score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
         """`model` on `task`, over the fixed seeds."""

@@ -35,20 +35,22 @@ def drive(
     step_cost: float = 0.0,
     bonus: float = 0.0,
     bonus_form: str = "average",
+    prices: tuple[float, float] = (0.0, 0.0),
     skip: int = 0,
     wrap: Callable[[DummyVecEnv], VecEnv] | None = None,
     **kwargs: Any,
 ) -> tuple[dict[int, Learned], FrameRolloutBuffer]:
     """Play `rollouts` rollouts; returns every completed transition by its observation, and the buffer.
 
-    The first `skip` steps are taken before the buffer sees anything; `wrap` puts wrappers around the environments.
+    The first `skip` steps are taken before the buffer sees anything; `wrap` puts wrappers around the environments; `prices` are of
+    a frame and of a level.
     """
     venv: VecEnv = cls([lambda env=env: env for env in envs])  # type: ignore[misc]
     if wrap is not None:
         venv = wrap(venv)  # type: ignore[arg-type]
     n = len(envs)
     buffer = FrameRolloutBuffer(steps, venv.observation_space, venv.action_space, "cpu", n_envs=n, **kwargs)
-    tap = FrameTap(venv, buffer, step_cost, bonus, bonus_form)
+    tap = FrameTap(venv, buffer, step_cost, bonus, bonus_form, frame_price=prices[0], level_price=prices[1])
     learned: dict[int, Learned] = {}
     obs = venv.reset()
     for _ in range(skip):

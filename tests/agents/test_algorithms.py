@@ -41,14 +41,28 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bonus": {"delegation_bonus": 0.3, "step_cost": 0.0},
     "sum": {"delegation_bonus": 0.3, "delegation_bonus_form": "sum", "normalize_advantage": True},
     "softmax": {"delegation_head": False, "depth_weighting": 0.5},
+    "price": {"frame_price": "lin_0_0.2_0.5", "level_price": 0.1},
+    "root-price": {"credit": "root", "frame_price": 0.2},
+    "situation": {"threshold": "situation"},
+    "level": {"specialists": "level"},
+    "role": {"specialists": "role", "n_specialists": 3, "threshold": "situation"},
 }
+FOR_DICTIONARIES = ("situation", "level", "role")
 EVERY = [(name, option) for name in ALGORITHMS for option in OPTIONS]
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 every_option = pytest.mark.parametrize(("name", "option"), EVERY)
 every_observation = pytest.mark.parametrize("vector", [False, True], ids=["dict", "vector"])
 
 
+def needs_frame(option: str) -> bool:
+    return "specialists" in OPTIONS[option]
+
+
 def environment(option: str, n: int = 3, vector: bool = False, seed: int = 5, **kwargs: Any) -> VecEnv:
+    if vector and option in FOR_DICTIONARIES:
+        pytest.skip("looks at single keys of the observation")
+    if needs_frame(option):
+        kwargs["observe_frame"] = True
     env: VecEnv = lamps(n, seed=seed, vector=vector, monitor=False, **kwargs)
     if OPTIONS[option].get("advantage") == "rloo":
         env = RepeatTasks(env, 2, seed)
@@ -71,9 +85,9 @@ def equal(a: list[th.Tensor], b: list[th.Tensor]) -> bool:
     return len(a) == len(b) and all(th.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def observations(vector: bool) -> Any:
+def observations(option: str, vector: bool) -> Any:
     """A batch of them, of all kinds of frames."""
-    env = lamps(4, seed=3, vector=vector)
+    env = lamps(4, seed=3, vector=vector, observe_frame=needs_frame(option))
     seen = [env.reset()]
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -93,10 +107,11 @@ def test_save_and_load(name: str, option: str, vector: bool, tmp_path: Path) -> 
     assert type(loaded) is type(model) and equal(params(model), params(loaded))
     for attribute in (
         "credit", "advantage", "delegation_bonus", "delegation_bonus_form", "step_cost", "depth_weighting", "delegation_head",
+        "frame_price", "level_price", "threshold", "specialists", "n_specialists",
         "normalize_advantage", "spawn_actions", "ent_coef", "n_steps", "batch_size", "policy_kwargs", "num_timesteps",
     ):  # fmt: skip
         assert getattr(loaded, attribute) == getattr(model, attribute), attribute
-    some = observations(vector)
+    some = observations(option, vector)
     np.testing.assert_array_equal(model.predict(some, deterministic=True)[0], loaded.predict(some, deterministic=True)[0])
     # It trains on as it would have.
     env, other = environment(option, vector=vector), environment(option, vector=vector)
@@ -139,7 +154,7 @@ def test_options_make_a_difference(name: str) -> None:
 def test_predictions(name: str, option: str, vector: bool) -> None:
     env = environment(option, vector=vector)
     model = make(name, option, env).learn(60)
-    some = observations(vector)
+    some = observations(option, vector)
     n = len(some) if vector else len(some["task"])
     for deterministic in (True, False):
         actions, state = model.predict(some, state=None, deterministic=deterministic)
@@ -175,7 +190,11 @@ def test_callbacks(name: str, option: str, tmp_path: Path) -> None:
             return True
 
     evaluation = EvalCallback(
-        VecMonitor(lamps(2, seed=1, monitor=False)), eval_freq=20, n_eval_episodes=4, best_model_save_path=str(tmp_path), verbose=0
+        VecMonitor(lamps(2, seed=1, monitor=False, observe_frame=needs_frame(option))),
+        eval_freq=20,
+        n_eval_episodes=4,
+        best_model_save_path=str(tmp_path),
+        verbose=0,
     )
     model.learn(120, CallbackList([Note(), evaluation, CheckpointCallback(20, str(tmp_path), "steps")]))
     assert calls == ["start", "end"] * 4
@@ -223,7 +242,14 @@ def side_channel(option: str) -> VecEnv:
 
 
 def native(option: str) -> VecEnv:
-    return make_vec_env("RAO/Maze-10x10-v0", 3, seed=1, repeats=2 if OPTIONS[option].get("advantage") == "rloo" else 1, budget=40)
+    return make_vec_env(
+        "RAO/Maze-10x10-v0",
+        3,
+        seed=1,
+        repeats=2 if OPTIONS[option].get("advantage") == "rloo" else 1,
+        budget=40,
+        observe_frame=needs_frame(option),
+    )
 
 
 class SaveOnce(BaseCallback):
@@ -280,7 +306,9 @@ def test_time_outs(name: str, option: str) -> None:
     """A budget that is too small for anything: every episode ends by it, in the middle of its frames."""
     model = make(name, option, environment(option, budget=3), gae_lambda=1.0, gamma=1.0, step_cost=0.0, delegation_bonus=0.0)
     with th.no_grad():
-        model.policy.value_net.bias.fill_(1000.0)
+        for module in model.policy.value_net.modules():
+            if isinstance(module, th.nn.Linear):
+                module.bias.fill_(1000.0)
     ends: list[float] = []
 
     class Look(BaseCallback):
@@ -345,6 +373,13 @@ def test_without_spawn_actions(name: str, option: str, tmp_path: Path) -> None:
         ({"step_cost": "0.1"}, "step_cost must be a finite number"),
         ({"delegation_bonus": float("inf")}, "delegation_bonus must be a finite number"),
         ({"depth_weighting": -1.0}, "depth_weighting must be at least 0"),
+        ({"frame_price": -0.1}, "frame_price must be at least 0"),
+        ({"frame_price": "lin_0.1_-0.1_1"}, "frame_price must be at least 0"),
+        ({"level_price": "dear"}, "level_price must be a number or a schedule: 'dear' is not a schedule"),
+        ({"level_price": float("nan")}, "level_price must be a number or a schedule"),
+        ({"threshold": "mood"}, "threshold must be one of constant, situation, got 'mood'"),
+        ({"specialists": 3}, "specialists must be one of none, level, role, got 3"),
+        ({"n_specialists": 0}, "n_specialists must be a whole number of at least 2, or None, got 0"),
         ({"depth_weighting": True}, "depth_weighting must be a finite number"),
         ({"learning_rate": "fast"}, "'fast' is not a schedule"),
         ({"ent_coef": {"kind": "cosine"}}, "constant, linear, table"),
@@ -376,9 +411,11 @@ def test_files_with_unknown_values(name: str, attribute: str, value: Any, tmp_pa
 @every_algorithm
 def test_files_from_before_the_options_existed(name: str, tmp_path: Path) -> None:
     model = make(name, "default").learn(60)
-    save_safely(model, tmp_path / "old", exclude=["credit", "advantage", "delegation_bonus_form"])
+    later = ["frame_price", "level_price", "threshold", "specialists", "n_specialists"]
+    save_safely(model, tmp_path / "old", exclude=["credit", "advantage", "delegation_bonus_form", *later])
     loaded: Any = load_safely(tmp_path / "old", device="cpu")
     assert (loaded.credit, loaded.advantage, loaded.delegation_bonus_form) == ("node", "gae", "average")
+    assert [getattr(loaded, option) for option in later] == [0.0, 0.0, "constant", "none", None]
 
 
 @every_algorithm

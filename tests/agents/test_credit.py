@@ -125,6 +125,47 @@ def test_forms_of_the_bonus(form: str, paid: float) -> None:
     assert got[6] == pytest.approx(0.6 * paid)
 
 
+def test_a_frame_pays_for_each_child_that_it_opens() -> None:
+    """1 a child, and half as much again for each level: the root pays 1.5, a child of the root 2."""
+    prices: dict[str, Any] = {"prices": (1.0, 0.5), "gae_lambda": 1.0}
+    errand = {"node": {0: -1.5 + 0.9**3, 1: 0.0, 2: 0.0, 3: 1.0}}
+    # The child's decisions answer for the root's rewards, but the price was paid before them.
+    errand["tree"] = {0: -1.5 + 0.9**3, 1: 0.9**2, 2: 0.9, 3: 1.0}
+    errand["root"] = errand["tree"]
+    for credit, expected in errand.items():
+        assert learned(credit, *ERRAND, **prices) == pytest.approx(expected), credit
+    # Two levels: with credit by root the first spawn answers for what the second costs, otherwise each for its own.
+    events = (Event("spawn"), Event("spawn"), Event("return", 0.0, (0.0, 0.0)), Event("done", 4.0))
+    assert learned("node", *events, **prices) == pytest.approx({0: -1.5 + 0.9**3 * 4.0, 1: -2.0, 2: 0.0, 3: 4.0})
+    assert learned("tree", *events, **prices) == pytest.approx({0: -1.5 + 0.9**3 * 4, 1: -2.0 + 0.81 * 4, 2: 0.9 * 4, 3: 4.0})
+    assert learned("root", *events, **prices) == pytest.approx({0: -1.5 - 0.9 * 2 + 0.9**3 * 4, 1: -2.0 + 0.81 * 4, 2: 3.6, 3: 4.0})
+
+
+def test_siblings_are_paid_for_when_they_open() -> None:
+    """One spawn opens two children, one after the other: the second costs 1.5 a step later."""
+    events = (Event("spawn"), Event("switch", 0.0, (0.0,)), Event("return", 0.0, (0.0,)), Event("done", 4.0))
+    prices: dict[str, Any] = {"prices": (1.0, 0.5), "gae_lambda": 1.0}
+    assert learned("node", *events, **prices) == pytest.approx({0: -1.5 - 0.9 * 1.5 + 0.9**3 * 4, 1: 0.0, 2: 0.0, 3: 4.0})
+    # The first child has ended by then, and answers for what its parent is paid from there on.
+    first = -1.5 + 0.81 * 4
+    assert learned("tree", *events, **prices) == pytest.approx({0: -1.5 - 0.9 * 1.5 + 0.9**3 * 4, 1: first, 2: 0.9 * 4, 3: 4.0})
+
+
+def test_children_that_end_at_once_cost_as_much() -> None:
+    """Opened and closed within a step; and two opened in one step, of which the upper has decided nothing and pays nothing."""
+    prices: dict[str, Any] = {"prices": (1.0, 0.5), "gae_lambda": 1.0, "gamma": 1.0}
+    assert learned("node", Event("pop"), Event("done", 4.0), **prices) == pytest.approx({0: 2.5, 1: 4.0})
+    deep = (Event("deep"), Event("return", 0.0, (1.0,)), Event("spawn"), Event("return", 0.0, (1.0, 1.0)), Event("done", 4.0))
+    assert learned("node", *deep, **prices) == pytest.approx({0: 2.5, 1: 1.0, 2: 1.0 - 2.0, 3: 1.0, 4: 4.0})
+    assert learned("root", *deep, **prices) == pytest.approx({0: 4.0 - 1.5 - 2.0 - 2.0, 1: 2.0, 2: 2.0, 3: 4.0, 4: 4.0})
+
+
+def test_a_price_of_nothing_changes_nothing() -> None:
+    for credit in ("node", "tree", "root"):
+        tree = [EventTree(random_events(np.random.default_rng(0), 3)) for _ in range(2)]
+        assert drive(tree[:1], 4, 9, flat, credit=credit)[0] == drive(tree[1:], 4, 9, flat, credit=credit, prices=(0.0, 0.0))[0]
+
+
 def test_an_unknown_parent() -> None:
     """Training begins inside a child, whose parent was never seen: what it waits for is known by its depth."""
     env = EventTree(script(Event("spawn"), Event("return", 2.0, (1.0,)), Event("step"), Event("done", 4.0)))
@@ -136,12 +177,17 @@ def test_an_unknown_parent() -> None:
     assert {number: transition.advantage for number, transition in got.items()} == pytest.approx({2: 15.0, 3: 4.0, 4: 4.0})
 
 
-def returns(log: list[dict[str, Any]], gamma: float, credit: str, step_cost: float, bonus: float) -> dict[int, float]:
+def returns(
+    log: list[dict[str, Any]], gamma: float, credit: str, step_cost: float, bonus: float, prices: tuple[float, float]
+) -> dict[int, float]:
     """What each decision of the finished episodes in `log` is answerable for, discounted to it: {observation: return}."""
     last = max((t for t, entry in enumerate(log) if entry["done"]), default=-1)
     paid: dict[tuple[int, int], list[tuple[int, float]]] = {}  # (episode, frame) -> [(time, amount)]
     for t, entry in enumerate(log[: last + 1]):
         paid.setdefault((entry["episode"], entry["stack"][0]), []).append((t, entry["reward"]))
+        for payer, depth in entry["opened"]:
+            who = entry["stack"][0] if credit == "root" else payer
+            paid.setdefault((entry["episode"], who), []).append((t, -prices[0] - prices[1] * depth))
         if credit != "root":
             paid.setdefault((entry["episode"], entry["frame"]), []).append((t, -step_cost))
             for ended in entry["returned"]:
@@ -164,8 +210,11 @@ def returns(log: list[dict[str, Any]], gamma: float, credit: str, step_cost: flo
     gamma=st.floats(0.5, 1.0),
     lam=st.floats(0.0, 1.0),
     credit=st.sampled_from(["node", "tree", "root"]),
+    prices=st.sampled_from([(0.0, 0.0), (0.2, 0.0), (0.0, 0.1), (0.3, 0.05)]),
 )
-def test_with_true_values_there_is_no_advantage(seed: int, steps: int, max_depth: int, gamma: float, lam: float, credit: str) -> None:
+def test_with_true_values_there_is_no_advantage(
+    seed: int, steps: int, max_depth: int, gamma: float, lam: float, credit: str, prices: tuple[float, float]
+) -> None:
     """Nothing is left to chance in a script: a critic that knows it leaves no advantage, however rollouts are cut."""
 
     def env() -> EventTree:
@@ -176,9 +225,10 @@ def test_with_true_values_there_is_no_advantage(seed: int, steps: int, max_depth
     while len(rehearsal.log) < 60 or not rehearsal.log[-1]["done"]:
         if rehearsal.step(0)[2:4] != (False, False):
             rehearsal.reset()
-    known = returns(rehearsal.log, gamma, credit, 0.1, 0.3)
+    known = returns(rehearsal.log, gamma, credit, 0.1, 0.3, prices)
     true: Value = lambda number, rollout: np.vectorize(known.__getitem__, otypes=[float])(np.asarray(number, int))  # noqa: E731
-    got, _ = drive([env()], 40 // steps, steps, true, step_cost=0.1, bonus=0.3, gamma=gamma, gae_lambda=lam, credit=credit)
+    options: dict[str, Any] = {"step_cost": 0.1, "bonus": 0.3, "gamma": gamma, "gae_lambda": lam, "credit": credit, "prices": prices}
+    got, _ = drive([env()], 40 // steps, steps, true, **options)
     assert len(got) > 0 or steps * (40 // steps) < 40 or max_depth > 0
     for number, transition in got.items():
         assert transition.advantage == pytest.approx(0.0, abs=3e-5), number

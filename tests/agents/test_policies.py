@@ -210,6 +210,77 @@ def test_score_counts_decisions_only() -> None:
     assert policy.pop_delegation_score() is None
 
 
+def test_threshold_of_the_situation() -> None:
+    """Constant plus what a small network makes of `call`, bounded; nothing else moves it, and the knob moves all of it."""
+    policy = make_policy(spawn_actions=[3, 4, 5], threshold="situation", threshold_reach=2.0, initial_threshold=0.5)
+    obs, tensors = batch(policy)
+    head = policy.action_net
+    with th.no_grad():
+        for parameter in head.situation.parameters():
+            parameter.mul_(300.0)
+        thresholds = policy.delegation_thresholds(tensors)
+        shift = head.situation(tensors["call"]).squeeze(1)
+        np.testing.assert_allclose(thresholds, 0.5 + 2.0 * th.tanh(shift), atol=1e-6)
+        assert thresholds.std() > 0.1 and (thresholds - 0.5).abs().max() <= 2.0
+        other = {**tensors, "task": -tensors["task"]}
+        assert th.equal(policy.delegation_thresholds(other), thresholds)
+        assert not th.equal(policy.delegation_score(other), policy.delegation_score(tensors))
+        score = policy.delegation_score(tensors)
+        distribution = policy.get_distribution(tensors)
+        np.testing.assert_allclose(distribution.margin.squeeze(1), score - thresholds, atol=1e-6)
+    actions, _ = policy.predict(obs, deterministic=True)
+    assert np.array_equal(actions >= 3, (score > thresholds).numpy())
+    policy.delegation_threshold = 1.75
+    np.testing.assert_allclose(policy.delegation_thresholds(tensors).detach(), thresholds + 1.25, atol=1e-5)
+    policy.delegation_threshold = 100.0
+    assert (policy.predict(obs)[0] < 3).all()
+
+
+def test_threshold_of_the_situation_is_learned_and_kept() -> None:
+    """From the margin alone: where little budget is left the threshold falls, elsewhere it rises."""
+    policy = make_policy(spawn_actions=[3, 4, 5], threshold="situation")
+    _, tensors = batch(policy)
+    late = tensors["call"].squeeze(1) < 0.5
+    for _ in range(300):
+        policy.optimizer.zero_grad()
+        margin = -policy.delegation_thresholds(tensors)
+        th.nn.functional.binary_cross_entropy_with_logits(margin, late.float()).backward()
+        policy.optimizer.step()
+    thresholds = policy.delegation_thresholds(tensors).detach()
+    assert thresholds[late].mean() < -0.2 and thresholds[~late].mean() > 0.2
+    file = io.BytesIO()
+    policy.save(file)
+    file.seek(0)
+    loaded = MultiInputDelegationPolicy.load(file, device="cpu")
+    assert th.equal(loaded.delegation_thresholds(tensors).detach(), thresholds)
+
+
+def test_mean_threshold_of_the_decisions() -> None:
+    policy = make_policy(spawn_actions=[3, 4, 5], threshold="situation")
+    _, tensors = batch(policy, 4)
+    with th.no_grad():
+        for parameter in policy.action_net.situation.parameters():
+            parameter.mul_(300.0)
+        policy(tensors, action_masks=np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0]], bool))
+        score, threshold = (x(tensors).numpy()[[0, 3]].mean() for x in (policy.delegation_score, policy.delegation_thresholds))
+    assert policy.pop_delegation_figures() == pytest.approx((score, threshold), abs=1e-5)
+    assert policy.pop_delegation_figures() is None
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"threshold": "mood"}, "threshold must be one of constant, situation"),
+        ({"threshold": "situation", "threshold_keys": ["budget"]}, "'budget'.* cannot be used: the observation has the keys"),
+        ({"threshold": "situation", "threshold_keys": "call"}, "threshold_keys must list at least one key"),
+        ({"threshold": "situation", "threshold_reach": 0.0}, "threshold_reach must be positive"),
+    ],
+)
+def test_wrong_thresholds(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_policy(spawn_actions=[3, 4, 5], **kwargs)
+
+
 def test_policy_file_round_trip(tmp_path: Any) -> None:
     policy = make_policy(spawn_actions=[3, 4, 5], share_features_extractor=False, net_arch=[8], initial_threshold=0.25)
     obs, _ = batch(policy)

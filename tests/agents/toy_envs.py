@@ -28,6 +28,7 @@ class Lamp:
     queue: list[int] = field(default_factory=list)  # halves still to open
     half: int = -1  # which half of its parent it is
     start: int = 0
+    action: int = -1  # the spawn that opened it
 
 
 class LampTree(gym.Env[Any, Any]):
@@ -39,6 +40,7 @@ class LampTree(gym.Env[Any, Any]):
 
     :param minimal: info says no more than the protocol's minimum
     :param vector: observations are one vector, without a mask
+    :param observe_frame: observations say which frame acts
     """
 
     metadata = {"render_modes": []}
@@ -50,7 +52,9 @@ class LampTree(gym.Env[Any, Any]):
         minimal: bool = False,
         vector: bool = False,
         budget: int = 40,
+        observe_frame: bool = False,
     ) -> None:
+        self.observe_frame = observe_frame
         self.levels, self.minimal, self.vector, self.budget = levels, minimal, vector, budget
         self.n_actions = 6 if spawn else 3
         self.spawn_actions = np.arange(3, self.n_actions)
@@ -62,13 +66,16 @@ class LampTree(gym.Env[Any, Any]):
                 "action_mask": spaces.MultiBinary(self.n_actions),
             }
         )
+        if observe_frame:
+            high = np.array([levels, 1, self.n_actions - 1], np.int32)
+            self.observation_space["frame"] = spaces.Box(np.array([0, 0, -1], np.int32), high, dtype=np.int32)  # type: ignore[index]
         if vector:
             self.observation_space = spaces.Box(-1.0, 1.0, (5,), np.float32)
         self.stack: list[Lamp] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.clock, self.next_id = 0, 1
+        self.clock, self.next_id, self.spawning = 0, 1, -1
         self.stack = [Lamp(0, -1, [int(bit) for bit in self.np_random.integers(2, size=2**self.levels)])]
         return self._observe(), self._info("reset", [])
 
@@ -90,6 +97,7 @@ class LampTree(gym.Env[Any, Any]):
         if self.action_masks()[action]:
             if action >= 3:
                 frame.queue = [[0], [1], [0, 1]][action - 3][:]
+                self.spawning = int(action)
                 self._open()
                 event = "spawn"
             else:
@@ -116,7 +124,7 @@ class LampTree(gym.Env[Any, Any]):
         half = parent.queue.pop(0)
         middle = len(parent.bits) // 2
         bits = parent.bits[middle:] if half else parent.bits[:middle]
-        self.stack.append(Lamp(self.next_id, parent.id, bits, half=half, start=self.clock))
+        self.stack.append(Lamp(self.next_id, parent.id, bits, half=half, start=self.clock, action=self.spawning))
         self.next_id += 1
 
     def _close(self, success: bool, returned: list[dict[str, Any]]) -> None:
@@ -146,7 +154,10 @@ class LampTree(gym.Env[Any, Any]):
         if self.vector:
             return np.concatenate([task, call]).astype(np.float32)
         mask = self.action_masks().astype(np.int8) if self.stack else np.ones(self.n_actions, np.int8)
-        return {"task": task, "call": call, "action_mask": mask}
+        observation = {"task": task, "call": call, "action_mask": mask}
+        if self.observe_frame:
+            observation["frame"] = np.array([max(len(self.stack) - 1, 0), frame.start == self.clock, frame.action], np.int32)
+        return observation
 
     def _info(self, event: str, returned: list[dict[str, Any]]) -> dict[str, Any]:
         frame = self.stack[-1] if self.stack else Lamp(0, -1, [0])
@@ -160,12 +171,13 @@ class LampTree(gym.Env[Any, Any]):
             "rng": self.np_random.bit_generator.state,
             "clock": self.clock,
             "next_id": self.next_id,
+            "spawning": self.spawning,
             "stack": [{key: list(v) if isinstance(v, list) else v for key, v in vars(frame).items()} for frame in self.stack],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.np_random.bit_generator.state = state["rng"]
-        self.clock, self.next_id = int(state["clock"]), int(state["next_id"])
+        self.clock, self.next_id, self.spawning = int(state["clock"]), int(state["next_id"]), int(state["spawning"])
         self.stack = [Lamp(**{key: list(v) if isinstance(v, list) else v for key, v in frame.items()}) for frame in state["stack"]]
 
 
@@ -220,6 +232,7 @@ class EventTree(gym.Env[Any, Any]):
         # One entry for each step: (observation, episode, frame, depth, reward, ended frames [(frame,
         # payoff...)], done)
         self.log: list[dict[str, Any]] = []
+        self.opened: list[tuple[int, int]] = []  # in the step under way: (frame that opens, depth of the child)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.episode += 1
@@ -240,6 +253,7 @@ class EventTree(gym.Env[Any, Any]):
             "reward": event.reward,
             "done": event.kind == "done",
         }
+        self.opened = entry["opened"] = []
         returned: list[dict[str, Any]] = []
         outcomes = iter(event.outcomes or (1.0,) * 99)
         if event.kind in ("spawn", "pop", "deep"):
@@ -265,6 +279,8 @@ class EventTree(gym.Env[Any, Any]):
         return self._observe(), event.reward, terminated, truncated, self._info(returned)
 
     def _open(self) -> None:
+        if self.stack:
+            self.opened.append((self.stack[-1]["id"], len(self.stack)))
         self.stack.append({"id": self.next_id, "children": 0, "successes": 0})
         self.next_id += 1
 

@@ -12,6 +12,7 @@ from small_runs import ENV, tiny
 
 from rao_agents import load_safely
 from rao_baselines import training
+from rao_baselines.agents import load_agent
 from rao_baselines.algorithms import ALGORITHMS
 from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import evaluation_seeds, score
@@ -42,6 +43,18 @@ def stop_at(*calls: int) -> Callable[[], bool]:
 
 def without_times(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in point.items() if key != "seconds"} for point in points]
+
+
+def test_specialists_are_told_which_frame_acts(tmp_path: Path) -> None:
+    """By a setting alone: in training, on other sizes, and when the model is used later."""
+    overrides = {"specialists": "level", "threshold": "situation", "frame_price": "lin_0_0.1_0.5"}
+    spec = tiny("recursive_ppo", tmp_path / "run", overrides=overrides, transfer=["RAO/Maze-10x10?budget=30"])
+    result = train(spec)
+    assert result["transfer"].keys() == {"RAO/Maze-10x10?budget=30"}
+    loaded = load_agent(str(tmp_path / "run"), "RAO/Maze-10x10-v0", {"budget": 30})
+    assert loaded.env_kwargs == {"observe_frame": True, "budget": 30, "spawn": True} and loaded.agent.policy.networks == 2
+    again = score(loaded.agent, "RAO/Maze-10x10-v0", evaluation_seeds(4), mode="sampled", env_kwargs=loaded.env_kwargs)
+    assert again.summary()["steps"].mean == result["transfer"]["RAO/Maze-10x10?budget=30"]["sampled"]["steps"]  # type: ignore[union-attr]
 
 
 EXTRAS: dict[str, dict[str, Any]] = {

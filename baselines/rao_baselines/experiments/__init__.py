@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rao_baselines.experiments.ablation import ABLATION
+from rao_baselines.experiments.adaptive import ADAPTIVE
 from rao_baselines.experiments.algebra import ALGEBRA
 from rao_baselines.experiments.dialogue import DIALOGUE
 from rao_baselines.experiments.experiment import Comparison, Experiment, Sizes, Suite, Sweep, Table
@@ -21,5 +22,6 @@ SUITES: dict[str, Suite] = {
     "dialogue": DIALOGUE,
     "ablation": ABLATION,
     "limits": LIMITS,
+    "adaptive": ADAPTIVE,
 }
 """By the name of the command that runs them."""

@@ -74,12 +74,14 @@ class Experiment:
 
 
 class Sizes(NamedTuple):
-    """A figure of success against the size of the task, for the final models of a group."""
+    """A figure of success (or of another measure) against the size of the task, for the final models of a group."""
 
     name: str  # of its file
     title: str
     group: str
     tasks: dict[str, str]  # task -> what the axis says
+    measure: str = "success"  # or one of an evaluation's means: "nodes", "deepest", "steps", "critical_path"
+    axis: str = ""  # what the sizes are
 
 
 class Sweep(NamedTuple):
@@ -114,6 +116,7 @@ class Table(NamedTuple):
     columns: dict[str, str]  # heading -> task
     timed: str = ""  # heading of the column with the steps to the strongest monolithic agent's score; none if empty
     paths: bool = False  # steps and critical path instead of success
+    frames: bool = False  # frames and depth used instead of success
 
 
 class Suite(NamedTuple):
