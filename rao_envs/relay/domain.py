@@ -41,7 +41,7 @@ class RelayDomain(Domain):
     options = frozenset({"code"})
 
     def __init__(self, direction: str = "down", *, levels: int | None = None, digits: int = 3, base: int = 6) -> None:
-        if direction not in FEWEST_LEVELS:
+        if direction not in kernels.DIRECTIONS:
             raise ValueError(f"direction must be one of {', '.join(map(repr, kernels.DIRECTIONS))}, got {direction!r}")
         self.direction = direction
         fewest = FEWEST_LEVELS[direction]

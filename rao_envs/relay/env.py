@@ -28,7 +28,8 @@ class RelayEnv(RecursiveEnv):
     With more `levels`, frames in between, which see nothing, must pass the message on.
 
     ## Action space
-    `Discrete(8)` (for base 6): 0-5 enter that digit; 6 `done` ends the frame; 7 `spawn` opens the next frame of the chain. `Discrete(7)` with
+    `Discrete(8)` (for base 6): 0-5 enter that digit; 6 `done` ends the frame (and comes to nothing before its
+    children are back); 7 `spawn` opens the next frame of the chain. `Discrete(7)` with
     `spawn=False`. Masked: digits, except in the frame that enters the code once its child (if it needs one) is back; `done` there; spawns once
     all children that the frame needs are back, and at `max_depth`.
 
@@ -49,8 +50,8 @@ class RelayEnv(RecursiveEnv):
 
     ## Endings
     Terminated when the root ends: by `done`, or because a frame below it failed, which fails all frames above it (there is no second
-    guess). Truncated after about twice the steps that a perfect episode takes. A frame ends by `done`: success if its children are back,
-    failure (giving up) if not. The frame that enters the code ends by its last digit, or the first wrong one.
+    guess). Truncated after about twice the steps that a perfect episode takes. A frame ends by `done` once its children are back (success);
+    the one that enters the code by its last digit, or the first wrong one; all by running out of steps (failure).
 
     ## Registered ids
     `RAO/Relay-down-v0`, `-up`, `-siblings`, `-chain` (down, 4 levels), and `RAO/Relay-v0` for your own keyword arguments. The monolithic twin has

@@ -43,6 +43,7 @@ FRAME = np.dtype(
         ("back", np.int8),  # of them, how many have come back
         ("outcome", np.int8),  # RUNNING, SUCCESS or FAILURE
         ("position", np.int16),  # digits entered so far, all of them right
+        ("waited", np.int16),  # steps that it spent on `done` before its children were back
     ],
     align=True,
 )
@@ -80,6 +81,7 @@ def set_frame(domain: RelayState, i: int, depth: int, second: bool) -> None:
     frame["back"] = 0
     frame["outcome"] = RUNNING
     frame["position"] = 0
+    frame["waited"] = 0
 
 
 @jit
@@ -106,19 +108,27 @@ def allowed(domain: RelayState, stack: CallStack, i: int, action: int) -> bool:
 
 @inline
 def act(domain: RelayState, stack: CallStack, i: int, action: int) -> None:
-    """Enter a digit, or end the frame."""
+    """Enter a digit, or end the frame.
+
+    `done` comes to nothing before the children are back. Were it a way to give up, a step cost would teach every frame to take it before
+    the one that enters the code has learned anything.
+    """
     depth = stack.episodes[i]["depth"]
     frame = domain.frames[i, depth]
     digits = domain.config[0]["digits"]
     if action == domain.config[0]["base"]:
-        frame["outcome"] = SUCCESS if frame["back"] == frame["wanted"] else FAILURE
+        if frame["back"] == frame["wanted"]:
+            frame["outcome"] = SUCCESS
+        else:
+            frame["waited"] += 1
     elif action != domain.code[i, frame["position"]]:
         frame["outcome"] = FAILURE
     else:
         frame["position"] += 1
         domain.entered[i] = frame["position"]
         # The share of the code that is right: success itself adds 1. The frame that enters is never the root, whose score is the reward.
-        stack.frames[i, depth]["score"] = frame["position"] / digits
+        # Rounded as `info` reports it: a detached child's own reward is the same number.
+        stack.frames[i, depth]["score"] = np.float32(frame["position"] / digits)
         if frame["position"] == digits:
             frame["outcome"] = SUCCESS
             stack.frames[i, depth]["score"] = 0.0
@@ -142,7 +152,7 @@ def open_child(domain: RelayState, stack: CallStack, i: int, action: int, k: int
 @inline
 def resolve(domain: RelayState, stack: CallStack, i: int) -> int:
     """The frame's outcome."""
-    return domain.frames[i, stack.episodes[i]["depth"]]["outcome"]  # type: ignore[no-any-return]
+    return domain.frames[i, stack.episodes[i]["depth"]]["outcome"]
 
 
 @inline
@@ -157,7 +167,7 @@ def receive(domain: RelayState, stack: CallStack, i: int, success: bool) -> None
 @inline
 def progress(domain: RelayState, stack: CallStack, i: int) -> float:
     """The share of the code that has been entered."""
-    return domain.entered[i] / domain.config[0]["digits"]  # type: ignore[no-any-return]
+    return domain.entered[i] / domain.config[0]["digits"]
 
 
 @inline

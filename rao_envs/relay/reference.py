@@ -29,7 +29,9 @@ class RecursiveSolver:
     def __init__(self, digits: int = 3, base: int = 6) -> None:
         self.digits, self.base = digits, base
 
-    def __call__(self, observation: dict[str, npt.NDArray[Any]], mask: npt.NDArray[Any], state: Note | None = None) -> tuple[int, Note | None]:
+    def __call__(
+        self, observation: dict[str, npt.NDArray[Any]], mask: npt.NDArray[Any], state: Note | None = None
+    ) -> tuple[int, Note | None]:
         """An action, and the note to pass in at the next step.
 
         Raises:
@@ -37,7 +39,9 @@ class RecursiveSolver:
         """
         task, codes = observation["task"], self.digits * self.base
         if task.shape != (2 + codes + self.digits,) or len(mask) not in (self.base + 1, self.base + 2):
-            raise ValueError(f"not an observation of Relay with {self.digits} digits of base {self.base}: task {task.shape}, mask {len(mask)}")
+            raise ValueError(
+                f"not an observation of Relay with {self.digits} digits of base {self.base}: task {task.shape}, mask {len(mask)}"
+            )
         if task[0]:
             state = task[2 : 2 + codes].astype(np.int8)
         if mask[-1] and len(mask) == self.base + 2:
@@ -51,4 +55,4 @@ class RecursiveSolver:
 
 
 class MonolithicSolver(RecursiveSolver):
-    """The same without spawns: it can do nothing but give up."""
+    """The same without spawns: it can do nothing but wait for the end."""
