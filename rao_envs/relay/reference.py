@@ -19,8 +19,8 @@ Note = npt.NDArray[np.int8]
 class RecursiveSolver:
     """Notes the code where it sees it, enters it where it must, and spawns as long as it may.
 
-    For `rao_envs.evaluate`, or by hand: `solver(observation, mask, state)` returns the action and the next state, which is None at an episode's
-    start. One note serves all frames of the episode.
+    For `rao_envs.evaluate`, or by hand: `solver(observation, mask, state)` returns the action and the next state, which is None at an
+    episode's start. One note serves all frames of the episode.
 
     Args:
         digits, base: the environment's.
