@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rao_baselines.experiments.algebra import ALGEBRA
+from rao_baselines.experiments.curriculum import CURRICULUM
 from rao_baselines.experiments.dialogue import DIALOGUE
 from rao_baselines.experiments.experiment import Experiment, Sizes, Suite, Sweep, Table
 from rao_baselines.experiments.longseq import LONGSEQ
@@ -11,5 +12,12 @@ from rao_baselines.experiments.nested import NESTED
 
 __all__ = ["SUITES", "Experiment", "Sizes", "Suite", "Sweep", "Table"]
 
-SUITES: dict[str, Suite] = {"maze": MAZE, "algebra": ALGEBRA, "longseq": LONGSEQ, "nested": NESTED, "dialogue": DIALOGUE}
+SUITES: dict[str, Suite] = {
+    "maze": MAZE,
+    "algebra": ALGEBRA,
+    "longseq": LONGSEQ,
+    "nested": NESTED,
+    "dialogue": DIALOGUE,
+    "curriculum": CURRICULUM,
+}
 """By the name of the command that runs them."""
