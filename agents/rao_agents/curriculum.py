@@ -93,8 +93,8 @@ class CurriculumCallback(BaseCallback):
         self.mixed.set_weights(self.weights(0))
         if self.mixed.mixed.playing.any():  # SB3 has reset the environments already, with other shares
             env = self.training_env
-            self.model._last_obs = env.reset()  # type: ignore[attr-defined]
-            self.model._last_episode_starts = np.ones(env.num_envs, np.bool_)  # type: ignore[attr-defined]
+            self.model._last_obs = env.reset()  # type: ignore[assignment]  # no tuples: the observations are dictionaries
+            self.model._last_episode_starts = np.ones(env.num_envs, np.bool_)
 
     def _on_rollout_start(self) -> None:
         notes = self.mixed.notes

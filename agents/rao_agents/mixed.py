@@ -58,7 +58,7 @@ class MixedBatch:
         for batch in self.batches:
             batch.stack.episodes["terminated"] = True  # stands still
         self.stack = Episodes(np.zeros(self.n, EPISODE))
-        self.buffers = Observation(*(np.zeros_like(buffer) for buffer in first.buffers))  # type: ignore[arg-type]
+        self.buffers = Observation(*(np.zeros_like(buffer) for buffer in first.buffers))
         self._gather()
 
     @property
@@ -126,11 +126,11 @@ class MixedBatch:
 
     def returned(self, i: int) -> tuple[dict[str, Any], ...]:
         """As `RecursiveBatch.returned`."""
-        return self.batches[self.playing[i]].returned(i)
+        return self._of(i).returned(i)
 
     def tree(self, i: int) -> dict[str, int]:
         """As `RecursiveBatch.tree`."""
-        return self.batches[self.playing[i]].tree(i)
+        return self._of(i).tree(i)
 
     def get_state(self, i: int = 0) -> dict[str, Any]:
         """A complete, independent copy of instance `i`: its episode, the tasks' random streams, and which task it plays and begins next."""
@@ -138,7 +138,7 @@ class MixedBatch:
             "playing": int(self.playing[i]),
             "due": int(self.due[i]),
             "streams": np.array([batch.stack.rng[i, 0] for batch in self.batches], np.uint64),
-            "state": self.batches[self.playing[i]].get_state(i),
+            "state": self._of(i).get_state(i),
         }
 
     def set_state(self, state: Mapping[str, Any], i: int = 0) -> None:
@@ -166,8 +166,12 @@ class MixedBatch:
     def _gather(self) -> None:
         for batch, rows in self._rows():
             self.stack.episodes[rows] = batch.stack.episodes[rows]
-            for mine, theirs in zip(self.buffers, batch.buffers, strict=True):
-                mine[rows] = theirs[rows]
+            for name in Observation._fields:
+                getattr(self.buffers, name)[rows] = getattr(batch.buffers, name)[rows]
+
+    def _of(self, i: int) -> RecursiveBatch:
+        """The batch that instance `i` plays in."""
+        return self.batches[int(self.playing[i])]
 
 
 _FACTS = {"frame_id": np.int64, "parent_id": np.int64, "depth": np.int32, "event": np.int8, "n_returned": np.int32}
@@ -232,7 +236,7 @@ class MixedVecEnv(RecursiveVecEnv):
         Raises:
             ValueError: it is of another number of environments, or of other tasks.
         """
-        if not isinstance(state, Mapping) or "slots" not in state:
+        if "slots" not in state:
             raise ValueError("the state is not one of a mixture of tasks")
         if len(state["slots"]) != self.num_envs:
             raise ValueError(f"the state is of {len(state['slots'])} environments, here are {self.num_envs}")
@@ -299,7 +303,7 @@ def shares(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.int64]:
     if wanted.sum() > n:
         raise ValueError(f"{int(wanted.sum())} tasks with a weight above 0 need at least as many environments, got {n}")
     exact = weights / weights.sum() * n
-    counts = np.maximum(np.floor(exact), wanted).astype(np.int64)
+    counts: npt.NDArray[np.int64] = np.maximum(np.floor(exact), wanted).astype(np.int64)
     while counts.sum() != n:
         # What is furthest from its share gives or takes; nobody gives its last one.
         error = np.where(wanted, exact - counts, -np.inf if counts.sum() < n else np.inf)
@@ -346,6 +350,10 @@ def _joint_space(found: Sequence[spaces.Dict]) -> spaces.Dict:
     """The space of all tasks' observations: the first one's, with room for the deepest frame."""
     parts = dict(found[0].spaces)
     if FRAME_KEY in parts:
-        frames = [cast(spaces.Box, space[FRAME_KEY]) for space in found]
-        parts[FRAME_KEY] = max(frames, key=lambda box: int(box.high[0]))
+        parts[FRAME_KEY] = max((space[FRAME_KEY] for space in found), key=_deepest)
     return spaces.Dict(parts)
+
+
+def _deepest(frame: Any) -> int:
+    """The depth that the space of the key `frame` allows."""
+    return int(frame.high[0])
