@@ -23,8 +23,7 @@ class CurriculumCallback(BaseCallback):
     environment with its next episode. It never goes back, and the last stage lasts. Where it stands is kept in the environment's
     `notes`, and so in a training state: a resumed run goes on where it was.
 
-    Evaluation plays in environments of its own and draws from no generator that training uses. Works with every SB3 algorithm that
-    learns from rollouts.
+    Evaluation plays in environments of its own and draws from no generator that training uses. Works with every SB3 algorithm.
 
     Logged at each rollout: `curriculum/stage` (from 0), `curriculum/success` (of the latest evaluation).
 
@@ -34,7 +33,7 @@ class CurriculumCallback(BaseCallback):
         episodes: fixed tasks of an evaluation, at least 1.
         patience: evaluations after which the next stage begins whatever the success; None to wait for ever.
         review: share in [0, 1) of the environments that stay with the stages already mastered, in equal parts.
-        deterministic: whether the evaluation acts greedily.
+        deterministic: whether the evaluation acts greedily; agents without action probabilities (DQN) always do.
 
     Attributes:
         history: what was evaluated: {"steps", "stage", "success"} each.
@@ -126,7 +125,8 @@ class CurriculumCallback(BaseCallback):
         """Success rate on the fixed tasks of the stage."""
         env_id, kwargs = self.mixed.tasks[self.stage]
         seeds = range(CURRICULUM_SEEDS, CURRICULUM_SEEDS + self.episodes)
-        result = rao_envs.evaluate(self.model, env_id, list(seeds), deterministic=self.deterministic, progress=False, **kwargs)
+        greedy = self.deterministic or not hasattr(self.model.policy, "get_distribution")
+        result = rao_envs.evaluate(self.model, env_id, list(seeds), deterministic=greedy, progress=False, **kwargs)
         return float(np.mean([bool(episode.success) for episode in result.episodes]))
 
 

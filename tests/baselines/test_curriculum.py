@@ -69,7 +69,7 @@ def test_tasks_have_the_runs_arguments_and_their_own() -> None:
     assert alone.tasks[0][0] == "RAO/Maze-10x10-v0"
 
 
-@pytest.mark.parametrize("algorithm", ["recursive_ppo", "maskable_ppo", "recursive_a2c", "ppo"])
+@pytest.mark.parametrize("algorithm", ["recursive_ppo", "maskable_ppo", "recursive_a2c", "ppo", "dqn"])
 def test_a_run_moves_through_its_stages_and_is_scored_on_its_own_task(algorithm: str, tmp_path: Path) -> None:
     curriculum = {"stages": STAGES, "threshold": 0.0, "every": 100, "episodes": 2}
     result = train(tiny(algorithm, tmp_path / "run", overrides={"curriculum": curriculum}))
