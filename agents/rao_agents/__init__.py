@@ -25,7 +25,9 @@ from rao_agents.checkpoint import (
     save_policy,
     save_safely,
 )
+from rao_agents.curriculum import CurriculumCallback
 from rao_agents.extractors import SharedMLPExtractor
+from rao_agents.mixed import MixedVecEnv, make_mixed_vec_env
 from rao_agents.policies import DelegationCnnPolicy, DelegationPolicy, MultiInputDelegationPolicy
 from rao_agents.recursive_a2c import RecursiveA2C
 from rao_agents.recursive_algorithm import RecursiveAlgorithm
@@ -49,10 +51,12 @@ for _class in (
     register_class(_class, f"rao_agents.{_class.__name__}")
 
 __all__ = [
+    "CurriculumCallback",
     "DelegationCnnPolicy",
     "DelegationPolicy",
     "FrameDictRolloutBuffer",
     "FrameRolloutBuffer",
+    "MixedVecEnv",
     "ModelFileError",
     "MultiInputDelegationPolicy",
     "ProtocolError",
@@ -66,6 +70,7 @@ __all__ = [
     "UnsafeModelError",
     "load_policy",
     "load_safely",
+    "make_mixed_vec_env",
     "make_vec_env",
     "register_algorithm",
     "register_class",

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -30,9 +31,12 @@ class RecursiveVecEnv(VecEnv):
 
     def __init__(self, vector_env: RecursiveVectorEnv) -> None:
         self.vector_env = vector_env
-        self.batch: RecursiveBatch = vector_env.batch
+        self._attach(vector_env.batch, vector_env.spec)
+
+    def _attach(self, batch: RecursiveBatch, spec: EnvSpec | None) -> None:
+        self.batch = batch
         self.render_mode = None
-        self.spec = vector_env.spec
+        self.spec = spec
         self.facts: FrameFacts = self.batch.facts
         self._actions: npt.NDArray[np.int64] = np.zeros(self.batch.n, np.int64)
         self._begun = np.zeros(self.batch.n, np.bool_)  # whose stream has a seed and whose state means something

@@ -19,9 +19,11 @@ SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "frame_
 """Keys that take a schedule such as "lin_0.001"."""
 NOT_SETTINGS = {"self", "env", "policy", "seed", "device", "verbose", "tensorboard_log", "_init_setup_model"}
 """Constructor arguments that a run decides, not a configuration."""
+CURRICULUM = ("threshold", "every", "episodes", "patience", "review", "deterministic")
+"""Arguments of `rao_agents.CurriculumCallback`; their values are its own matter."""
 OURS = (
     "n_envs", "n_timesteps", "policy", "normalize", "env_kwargs", "spawn", "feedback", "dense_weight", "frame_stack", "step_penalty",
-    "repeats", "use_masking",
+    "repeats", "use_masking", "curriculum", "mixture",
 )  # fmt: skip
 
 
@@ -41,6 +43,8 @@ class Settings:
     step_penalty: float = 0.0
     repeats: int = 1  # episodes of each root task
     use_masking: bool = True  # in training and in its scores; False lets the agent try what is not allowed
+    curriculum: dict[str, Any] | None = None  # {"stages": task texts, and arguments of `CurriculumCallback`}
+    mixture: dict[str, float] | None = None  # task text -> weight
     hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,6 +147,11 @@ def check(algorithm: Algorithm, block: Mapping[str, Any]) -> Settings:
             setattr(settings, key, _check_ours(key, value))
         else:
             settings.hyperparameters[key] = _check_argument(algorithm, key, value)
+    if settings.curriculum and settings.mixture:
+        raise UserError("curriculum and mixture are two ways to train on several sizes: leave one of them out")
+    for name in ("curriculum", "mixture"):
+        if getattr(settings, name) and settings.repeats > 1:
+            raise UserError(f"{name} does not go with repeats: environments of different sizes cannot play the same root task")
     if settings.dense_weight and settings.feedback == "sparse":
         raise UserError("dense_weight needs dense feedback: drop feedback: sparse, or set dense_weight: 0")
     if not settings.use_masking and not uses_masks(algorithm):
@@ -163,8 +172,48 @@ def _check_ours(key: str, value: Any) -> Any:
         raise UserError(f"policy must be a name such as MultiInputPolicy, got {value!r}")
     if key == "normalize" and not isinstance(value, (bool, dict)):
         raise UserError(f"normalize must be true, false or a mapping of VecNormalize's arguments, got {value!r}")
+    if key == "curriculum":
+        return _check_curriculum(value)
+    if key == "mixture":
+        return _check_mixture(value)
     if key == "env_kwargs" and not isinstance(value, dict):
         raise UserError(f"env_kwargs must be a mapping such as {{structure: rooms}}, got {value!r}")
+    return value
+
+
+def _check_curriculum(value: Any) -> dict[str, Any] | None:
+    """`curriculum`, with a list of stages written out as a mapping."""
+    if value is None:
+        return None
+    found = {"stages": value} if isinstance(value, list) else value
+    if not isinstance(found, dict) or "stages" not in found:
+        raise UserError(f"curriculum must be a list of tasks, or a mapping with stages among its keys; got {value!r}")
+    for key in found:
+        if key not in ("stages", *CURRICULUM):
+            raise UserError(f"curriculum has no {key!r}.{did_you_mean(str(key), ('stages', *CURRICULUM))}")
+    stages = _tasks("curriculum: stages", found["stages"])
+    if len(stages) < 2:
+        raise UserError(f"curriculum needs at least two stages, got {value!r}")
+    return {**found, "stages": stages}
+
+
+def _check_mixture(value: Any) -> dict[str, float] | None:
+    """`mixture`, with a list of tasks written out as a mapping to equal weights."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return dict.fromkeys(_tasks("mixture", value), 1.0)
+    if not isinstance(value, dict):
+        raise UserError(f"mixture must be a list of tasks, or a mapping of tasks to weights; got {value!r}")
+    weights = {task: _real(f"mixture: weight of {task}", weight) for task, weight in value.items()}
+    if min(weights.values(), default=0.0) < 0 or not any(weights.values()):
+        raise UserError(f"mixture: weights must be at least 0, and not all 0; got {value!r}")
+    return dict(zip(_tasks("mixture", list(value)), weights.values(), strict=True))
+
+
+def _tasks(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(task, str) and task for task in value):
+        raise UserError(f"{name} must be tasks such as [RAO/Maze-5x5, RAO/Maze-10x10], got {value!r}")
     return value
 
 

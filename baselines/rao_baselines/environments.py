@@ -86,6 +86,26 @@ def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[
     return arguments
 
 
+def training_tasks(settings: Settings) -> tuple[list[tuple[str, dict[str, Any]]], list[float]]:
+    """What a run with a curriculum or a mixture trains on: (id, own keyword arguments) of each task, and the weights it begins with.
+
+    A curriculum's stages begin with the first alone. What `env_kwargs` says holds for all tasks; a task's own arguments come first.
+
+    Raises:
+        UserError: no such id, arguments that cannot be read, or several tasks outside this suite.
+    """
+    if settings.curriculum:
+        texts: list[str] = settings.curriculum["stages"]
+        weights = [1.0] + [0.0] * (len(texts) - 1)
+    else:
+        assert settings.mixture is not None
+        texts, weights = list(settings.mixture), list(settings.mixture.values())
+    found = [parse_task(text) for text in texts]
+    if others := [task.env_id for task in found if not is_recursive(task.env_id)]:
+        raise UserError(f"a curriculum or a mixture takes this suite's environments; {others[0]} is none")
+    return [(task.env_id, task.kwargs or {}) for task in found], weights
+
+
 def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -> VecEnv:
     """The vector environment a run learns in: Monitor inside, then dense feedback, step penalty, stacking, normalisation.
 
@@ -94,7 +114,7 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
     """
     from stable_baselines3.common.env_util import make_vec_env as make_plain_vec_env
 
-    from rao_agents import RepeatTasks, make_vec_env
+    from rao_agents import RepeatTasks, make_mixed_vec_env, make_vec_env
     from rao_baselines.wrappers import VecStackObservations, VecStepPenalty
 
     arguments = environment_arguments(settings, env_id, spawn)
@@ -102,7 +122,11 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
         if is_recursive(env_id):
             if settings.feedback is not None:
                 arguments["feedback"] = settings.feedback
-            env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, repeats=settings.repeats, **arguments)
+            if settings.curriculum or settings.mixture:
+                tasks, weights = training_tasks(settings)
+                env = make_mixed_vec_env(tasks, settings.n_envs, seed, weights=weights, dense_weight=settings.dense_weight, **arguments)
+            else:
+                env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, repeats=settings.repeats, **arguments)
         else:
             env = make_plain_vec_env(env_id, settings.n_envs, seed, env_kwargs=arguments)
             if settings.repeats > 1:

@@ -11,7 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from rao_agents import RecursiveAlgorithm, schedules
+from rao_agents import CurriculumCallback, RecursiveAlgorithm, schedules
 from rao_agents.extractors import SharedMLPExtractor
 from rao_agents.sequence_extractor import SequenceExtractor
 from rao_baselines.algorithms import Algorithm
@@ -98,6 +98,20 @@ def schedule_callbacks(settings: Settings, model: BaseAlgorithm) -> list[BaseCal
         assert callable(schedule)
         return [EntropySchedule(schedule)]
     return []
+
+
+def curriculum_callbacks(settings: Settings) -> list[BaseCallback]:
+    """The callback that moves through a curriculum's stages, if there is one.
+
+    Raises:
+        UserError: it refuses its arguments; the message is its own.
+    """
+    if not settings.curriculum:
+        return []
+    try:
+        return [CurriculumCallback(**{key: value for key, value in settings.curriculum.items() if key != "stages"})]
+    except ValueError as error:
+        raise UserError(f"curriculum: {error}") from error
 
 
 def _named_classes(value: dict[str, Any]) -> dict[str, Any]:

@@ -16,12 +16,21 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.vec_env import VecEnv
 
 from rao_agents import ModelFileError, load_safely, save_safely
+from rao_agents.mixed import mixed_vec_env
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
-from rao_baselines.environments import Task, environment_arguments, is_recursive, make_training_env, parse_task, resolve_id
+from rao_baselines.environments import (
+    Task,
+    environment_arguments,
+    is_recursive,
+    make_training_env,
+    parse_task,
+    resolve_id,
+    training_tasks,
+)
 from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
-from rao_baselines.models import make_model, schedule_callbacks
+from rao_baselines.models import curriculum_callbacks, make_model, schedule_callbacks
 from rao_baselines.provenance import provenance
 from rao_baselines.runs import RunFolder, check_folder, read_json, write_json
 from rao_baselines.spec import TrainSpec, check_spec, training_seed
@@ -77,6 +86,7 @@ def train(
     config = {"spec": asdict(spec) | {"out": None}, "settings": settings.as_dict(), "spawn": spawn}
     scorer = _Scorer(spec, settings, spawn)
     scorer.check()
+    stages = curriculum_callbacks(settings)
     if resume and folder.finished:
         _check_same(folder, config)
         return _score_further(spec, scorer, folder)
@@ -86,7 +96,7 @@ def train(
     try:
         model, past = _model(algorithm, spec, settings, env, folder, resume)
         run = _Run(spec, settings, spawn, folder, total, report, should_stop, past)
-        callbacks = CallbackList([*schedule_callbacks(settings, model), run])
+        callbacks = CallbackList([*schedule_callbacks(settings, model), *stages, run])
         if model.num_timesteps < total:
             options: dict[str, Any] = {
                 "callback": callbacks,
@@ -153,6 +163,12 @@ def _model(
     return make_model(algorithm, settings, env, seed=training_seed(spec.seed), device=spec.device, log=log), {}
 
 
+def _stages(model: BaseAlgorithm) -> list[dict[str, Any]]:
+    """What a curriculum's evaluations found; empty without one."""
+    mixed = mixed_vec_env(model.get_env())
+    return [] if mixed is None else [dict(entry) for entry in mixed.notes.get("history", [])]
+
+
 class _Scorer:
     """Scores a run's model, on what it trains on and elsewhere."""
 
@@ -169,11 +185,20 @@ class _Scorer:
             UserError: one that cannot be made, or whose actions or observations are not those of the training.
         """
         trained = _spaces(self.spec.env_id, self.env_kwargs)
+        if self.settings.curriculum or self.settings.mixture:
+            self._check_training_tasks(trained)
         for task in (self.task, *self.transfer.values()):
             found = _spaces(task.env_id, self.arguments(task))
             for what, ours, theirs in zip(("acts in", "sees"), trained, found, strict=True):
                 if ours != theirs:
                     raise UserError(f"an agent trained on {self.spec.env_id} cannot be scored on {task.env_id}: it {what} {ours}")
+
+    def _check_training_tasks(self, trained: tuple[gym.Space[Any], gym.Space[Any]]) -> None:
+        if not is_recursive(self.spec.env_id):
+            raise UserError(f"a curriculum or a mixture takes this suite's environments; {self.spec.env_id} is none")
+        for env_id, own in training_tasks(self.settings)[0]:
+            if _spaces(env_id, self.env_kwargs | own)[0] != trained[0]:
+                raise UserError(f"an agent for {self.spec.env_id} cannot train on {env_id}: it acts in {trained[0]}")
 
     def arguments(self, task: Task) -> dict[str, Any]:
         """The keyword arguments that `task` is made with."""
@@ -317,6 +342,7 @@ class _Run(BaseCallback):
             "transfer": self.scorer.further(model, self.spec.transfer),
             "curve": self.points,
             "seeds": {"training": training_seed(self.spec.seed), "evaluation": [self.spec.first_seed, episodes]},
+            "curriculum": _stages(model),
             "seconds": round(self.seconds, 1),
             "steps_per_second": round(model.num_timesteps / max(self.seconds, 1e-9), 1),
             "parameters": sum(p.numel() for p in model.policy.parameters()),

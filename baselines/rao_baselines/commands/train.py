@@ -48,6 +48,8 @@ def command(
 
       rao train ppo RAO/Maze-20x20 --steps 1_000_000 --set dense_weight=0.5 --set policy_kwargs.net_arch=[256,256]
 
+      rao train recursive_ppo RAO/Maze-20x20 --set curriculum=[RAO/Maze-5x5,RAO/Maze-10x10,RAO/Maze-20x20]
+
       rao train recursive_ppo RAO/Maze-20x20 --set env_kwargs.structure=rooms --transfer RAO/Maze-80x80
 
     Ctrl-C saves and says where; the same command with --resume then ends with the same model as an uninterrupted run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rao_baselines.experiments.ablation import ABLATION
 from rao_baselines.experiments.adaptive import ADAPTIVE
 from rao_baselines.experiments.algebra import ALGEBRA
+from rao_baselines.experiments.curriculum import CURRICULUM
 from rao_baselines.experiments.dialogue import DIALOGUE
 from rao_baselines.experiments.experiment import Comparison, Experiment, Sizes, Suite, Sweep, Table
 from rao_baselines.experiments.limits import LIMITS
@@ -23,5 +24,6 @@ SUITES: dict[str, Suite] = {
     "ablation": ABLATION,
     "limits": LIMITS,
     "adaptive": ADAPTIVE,
+    "curriculum": CURRICULUM,
 }
 """By the name of the command that runs them."""
