@@ -45,6 +45,11 @@ TABLE = (
     Entry("Dialogue-20turn", 0, "dialogue.Dialogue", {"turns": 20, "domains": (5, 6), "cities": 2}),
     Entry("Dialogue-40turn", 0, "dialogue.Dialogue", {"turns": 40, "domains": (9, 12), "cities": (3, 4)}),
     Entry("Dialogue", 0, "dialogue.Dialogue", {}),
+    Entry("Relay-down", 0, "relay.Relay", {"direction": "down"}),
+    Entry("Relay-up", 0, "relay.Relay", {"direction": "up"}),
+    Entry("Relay-siblings", 0, "relay.Relay", {"direction": "siblings"}),
+    Entry("Relay-chain", 0, "relay.Relay", {"direction": "down", "levels": 4}),
+    Entry("Relay", 0, "relay.Relay", {}),
 )
 
 
