@@ -30,7 +30,7 @@ class RecursiveA2C(RecursiveAlgorithm):
 
     Args:
         step_cost, delegation_bonus, depth_weighting, delegation_head, credit, advantage,
-        delegation_bonus_form: as in `RecursivePPO`.
+        delegation_bonus_form, state_transfer, state_transfer_kwargs: as in `RecursivePPO`.
 
     Raises:
         ValueError: A parameter has a value that it cannot have, or `advantage="rloo"` and the environment does
@@ -60,6 +60,8 @@ class RecursiveA2C(RecursiveAlgorithm):
         credit: str = "node",
         advantage: str = "gae",
         delegation_bonus_form: str = "average",
+        state_transfer: str = "none",
+        state_transfer_kwargs: dict[str, Any] | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -82,6 +84,8 @@ class RecursiveA2C(RecursiveAlgorithm):
             delegation_head=delegation_head,
             credit=credit,
             advantage=advantage,
+            state_transfer=state_transfer,
+            state_transfer_kwargs=state_transfer_kwargs,
             learning_rate=learning_rate,
             ent_coef=ent_coef,
             n_steps=n_steps,

@@ -34,6 +34,7 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: whose rewards a decision answers for: "node", "tree" or "root".
         advantage: "gae" with a critic, or "rloo", leave-one-out over rollouts of the same root task.
         delegation_bonus_form: "average", or "sum" for comparison.
+        state_transfer, state_transfer_kwargs: what frames hand on to their children and parents; see `RecursiveAlgorithm`.
         seed: also of the order of minibatches, which has a generator of its own here.
 
     Raises:
@@ -67,6 +68,8 @@ class RecursivePPO(RecursiveAlgorithm):
         credit: str = "node",
         advantage: str = "gae",
         delegation_bonus_form: str = "average",
+        state_transfer: str = "none",
+        state_transfer_kwargs: dict[str, Any] | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -85,6 +88,8 @@ class RecursivePPO(RecursiveAlgorithm):
             delegation_head=delegation_head,
             credit=credit,
             advantage=advantage,
+            state_transfer=state_transfer,
+            state_transfer_kwargs=state_transfer_kwargs,
             learning_rate=learning_rate,
             clip_range=clip_range,
             clip_range_vf=clip_range_vf,
