@@ -47,7 +47,8 @@ class StateTracker:
     """The states of all open frames of `n` environments.
 
     A step is `arrive` (an observation is there), `view` (what the policy is shown), `note` (what the frame that acts
-    leaves). All three work on whole arrays.
+    leaves). All three work on whole arrays. A frame acts at least once before it opens children; one that ends before
+    it acted leaves no trace.
 
     Args:
         layout: what is stored.
@@ -132,7 +133,8 @@ class StateTracker:
         if self.layout.memory_dim:
             self._settle_memory(depth, opened)
         if opened.any():
-            above = opened[:, None] & (levels >= depth[:, None])
+            # Also of frames between that never acted.
+            above = opened[:, None] & (levels >= np.minimum(depth, arrays["last"] + 1)[:, None])
             if self.layout.memory_dim:
                 self._keep_sibling(depth, opened, above)
             arrays["known"] &= ~above
