@@ -44,7 +44,7 @@ from rao_agents.schedules import Schedule
 from rao_agents.tap import FrameTap, ObservationMasks, masks_from_observation
 from rao_agents.training_state import set_training_state, training_state
 from rao_agents.transfer.extractor import StateTransferExtractor
-from rao_agents.transfer.layout import Layout, TransferOptions
+from rao_agents.transfer.layout import MODES, Layout, TransferOptions
 from rao_agents.transfer.layout import check_options as check_transfer
 from rao_agents.transfer.tracker import Carry, State
 from rao_agents.transfer.vec_env import StateTransferVecEnv
@@ -135,6 +135,7 @@ class RecursiveAlgorithm(MaskablePPO):
         "credit": tuple(CREDITS),
         "advantage": ADVANTAGES,
         "delegation_bonus_form": BONUS_FORMS,
+        "state_transfer": MODES,
     }
     """Arguments that are one of a few words, with these."""
     ent_coef: Any

@@ -160,12 +160,16 @@ def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Lo
     Raises:
         UserError: it does not fit the environment either way.
     """
+    from rao_agents.frame_key import has_frame
     from rao_baselines.environments import is_recursive
 
     choices: list[dict[str, Any]] = [env_kwargs]
     if is_recursive(env_id) and "spawn" not in env_kwargs:
         choices = [env_kwargs | {"spawn": spawn} for spawn in (True, False)]
-    model_space: Any = model.observation_space
+    # A policy that keeps states of its own sees more than the environment shows.
+    model_space: Any = model.acting_space if getattr(model, "stateful", False) else model.observation_space
+    if is_recursive(env_id) and has_frame(model_space):
+        choices = [{"observe_frame": True} | kwargs for kwargs in choices]
     for kwargs in choices:
         try:
             env = gym.make(env_id, **kwargs)

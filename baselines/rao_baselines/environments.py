@@ -74,7 +74,15 @@ def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[
         raise UserError(f"write spawn={value} as a setting of its own, not in env_kwargs: there it would be replaced by the algorithm's")
     if is_recursive(env_id):
         arguments["spawn"] = spawn
+        if hands_states_on(settings):
+            arguments["observe_frame"] = True
     return arguments
+
+
+def hands_states_on(settings: Settings) -> bool:
+    """Whether the settings ask for state transfer or its memory, which needs the observation's key `frame`."""
+    chosen = settings.hyperparameters
+    return chosen.get("state_transfer", "none") != "none" or bool((chosen.get("state_transfer_kwargs") or {}).get("memory"))
 
 
 def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -> VecEnv:

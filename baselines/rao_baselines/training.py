@@ -18,7 +18,15 @@ from stable_baselines3.common.vec_env import VecEnv
 from rao_agents import ModelFileError, load_safely, save_safely
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
-from rao_baselines.environments import Task, environment_arguments, is_recursive, make_training_env, parse_task, resolve_id
+from rao_baselines.environments import (
+    Task,
+    environment_arguments,
+    hands_states_on,
+    is_recursive,
+    make_training_env,
+    parse_task,
+    resolve_id,
+)
 from rao_baselines.errors import StoppedError, UserError
 from rao_baselines.evaluation import MODES, brief, evaluation_seeds, full, score
 from rao_baselines.models import make_model, schedule_callbacks
@@ -179,7 +187,9 @@ class _Scorer:
         """The keyword arguments that `task` is made with."""
         if task.kwargs is None:
             return self.env_kwargs
-        return task.kwargs | ({"spawn": self.spawn} if is_recursive(task.env_id) else {})
+        if not is_recursive(task.env_id):
+            return task.kwargs
+        return task.kwargs | {"spawn": self.spawn} | ({"observe_frame": True} if hands_states_on(self.settings) else {})
 
     def score(self, model: BaseAlgorithm, task: Task, episodes: int, mode: str) -> Evaluation:
         """`model` on `task`, over the fixed seeds."""

@@ -22,6 +22,9 @@ from rao_envs.core.interpreter import kernels_for
 FEEDBACKS = ("sparse", "dense")
 MAX_SEED = 2**64 - 1
 
+DEEPEST = 1000
+"""The deepest level that a call stack may be made for."""
+
 
 class RecursiveBatch:
     """`n` instances of `domain`, stepped together; holds all state and does all checking of the protocol's options.
@@ -63,8 +66,8 @@ class RecursiveBatch:
         if not _is_integer(budget) or not 1 <= budget < 2**31:
             raise ValueError(f"budget must be a number of steps in [1, 2**31), got {budget!r}")
         max_depth = domain.max_depth if max_depth is None else max_depth
-        if not _is_integer(max_depth) or not 0 <= max_depth <= 1000:
-            raise ValueError(f"max_depth must be an integer in [0, 1000] (0: the root may not spawn), got {max_depth!r}")
+        if not _is_integer(max_depth) or not 0 <= max_depth <= DEEPEST:
+            raise ValueError(f"max_depth must be an integer in [0, {DEEPEST}] (0: the root may not spawn), got {max_depth!r}")
         if not isinstance(observe_frame, (bool, np.bool_)):
             raise ValueError(f"observe_frame must be True or False, got {observe_frame!r}")
         self.domain = domain
@@ -98,9 +101,9 @@ class RecursiveBatch:
             (name, self.observation_space[name].shape or ()) for name in Observation._fields
         )
         if observe_frame:
-            deepest = self.stack.frames.shape[1] - 1
+            # The deepest level there may be, not this instance's: sizes of a family that agree in all else share one space.
             self.observation_space[FRAME_KEY] = spaces.Box(
-                np.array([0, 0, NO_ACTION], np.int32), np.array([deepest, 1, len(self.action_names) - 1], np.int32), dtype=np.int32
+                np.array([0, 0, NO_ACTION], np.int32), np.array([DEEPEST, 1, len(self.action_names) - 1], np.int32), dtype=np.int32
             )
         self.action_space = spaces.Discrete(len(self.action_names))
         self.buffers = Observation(
