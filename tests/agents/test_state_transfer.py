@@ -335,9 +335,10 @@ def test_a_childs_loss_teaches_its_parents_encoder(mode: str) -> None:
 
 @every_mode
 def test_a_parents_loss_teaches_its_childs_encoder(mode: str) -> None:
-    model = make(mode, make_vec_env("RAO/Maze-5x5-v0", 3, 0, observe_frame=True))
-    observations = rows_with(model)
+    model = make(mode, make_vec_env("RAO/Maze-5x5-v0", 8, 0, observe_frame=True), n_steps=64)
+    observations = rows_with(model, 1500)
     index = (observations["transfer/flags"][:, 2] == 1).nonzero().squeeze(1)
+    assert len(index)
     batch = {key: tensor[index].float().requires_grad_(key.startswith("child/")) for key, tensor in observations.items() if key != "frame"}
     extractor: Any = model.policy.features_extractor
     extractor(batch)[:, extractor.inner.features_dim :].sum().backward()
@@ -429,7 +430,7 @@ def test_evaluating_on_the_training_environment_leaves_no_strangers_states(mode:
 
 
 def test_truncated_episodes_are_bootstrapped_with_states() -> None:
-    """The last observation of a truncated episode is shown like any other: a child that was just opened knows its parent."""
+    """The last observation of a truncated episode is shown like any other: the root's, with what it and its child knew."""
     model = make("everything", make_vec_env(MAZE, 8, 0, observe_frame=True, budget=6))
     seen: list[Any] = []
 
@@ -441,8 +442,8 @@ def test_truncated_episodes_are_bootstrapped_with_states() -> None:
     model.learn(400, callback=Peek(look))
     space = model.policy.observation_space
     assert seen and all(set(final) == set(space.spaces) for final in seen)
-    deep = [final for final in seen if final["frame"][0] > 0]
-    assert deep and all(final["transfer/flags"][1] == 1 for final in deep)
+    flags = np.array([final["transfer/flags"] for final in seen])
+    assert flags[:, 0].all() and flags[:, 2].any()
 
 
 def test_other_peoples_environments_and_wrappers() -> None:
