@@ -203,7 +203,6 @@ class DelegationMixin:
     observation_space: spaces.Space[Any]
     features_extractor_class: type[BaseFeaturesExtractor]
     features_extractor_kwargs: dict[str, Any]
-    features_extractor: BaseFeaturesExtractor
     action_space: spaces.Space[Any]
     action_net: nn.Module
     action_dist: Any
@@ -319,7 +318,7 @@ class DelegationMixin:
 
     def delegation_score(self, obs: PyTorchObs) -> th.Tensor:
         """The delegation score of observations, (batch,): compare with `delegation_threshold`."""
-        features = self.extract_features(obs)  # type: ignore[attr-defined]
+        features = self.extract_features(obs)
         if not self.share_features_extractor:  # type: ignore[attr-defined]
             features = features[0]
         latent = self.mlp_extractor.forward_actor(features)  # type: ignore[attr-defined]
@@ -352,7 +351,7 @@ class DelegationMixin:
             return result
         acting = self._acting()
         single = acting.is_single(observation)
-        batch: Any = {key: np.asarray(array)[None] for key, array in observation.items()} if single else observation  # type: ignore[union-attr]
+        batch: Any = {key: np.asarray(array)[None] for key, array in observation.items()} if single else observation
         actions, after = acting.step(lambda shown: predict(shown, None, None, deterministic, action_masks)[0], batch, state, episode_start)
         return (actions[0] if single else actions), after
 
@@ -361,7 +360,7 @@ class DelegationMixin:
     @property
     def stateful(self) -> bool:
         """Whether the policy keeps a state for every frame."""
-        return isinstance(self.features_extractor, StateTransferExtractor)
+        return isinstance(getattr(self, "features_extractor", None), StateTransferExtractor)
 
     @property
     def acting_space(self) -> spaces.Space[Any]:
@@ -403,9 +402,10 @@ class DelegationMixin:
         return self._acting().join_state(state, *children)
 
     def _acting(self) -> StateActing:
-        if not isinstance(self.features_extractor, StateTransferExtractor):
+        extractor = getattr(self, "features_extractor", None)
+        if not isinstance(extractor, StateTransferExtractor):
             raise RuntimeError("this policy keeps no states: it was made with state_transfer='none' and no memory")
-        return StateActing(self.features_extractor)
+        return StateActing(extractor)
 
 
 class DelegationPolicy(DelegationMixin, MaskableActorCriticPolicy):

@@ -445,7 +445,8 @@ class RecursiveAlgorithm(MaskablePPO):
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
         """Actions for one observation or a batch of them, and the state of all open frames (without transfer: as it came).
 
-        Pass the state that came back with the next observations, and `episode_start` where an episode begins. Without `action_masks`, those in the observation (`action_mask`) are used.
+        Pass the state that came back with the next observations, and `episode_start` where an episode begins. Without
+        `action_masks`, those in the observation (`action_mask`) are used.
         """
         if action_masks is None and isinstance(self.action_space, spaces.Discrete):
             action_masks = masks_from_observation(observation, int(self.action_space.n))

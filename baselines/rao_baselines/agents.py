@@ -167,7 +167,7 @@ def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Lo
     if is_recursive(env_id) and "spawn" not in env_kwargs:
         choices = [env_kwargs | {"spawn": spawn} for spawn in (True, False)]
     # A policy that keeps states of its own sees more than the environment shows.
-    model_space: Any = model.acting_space if getattr(model, "stateful", False) else model.observation_space
+    model_space: Any = getattr(model, "acting_space", model.observation_space)
     if is_recursive(env_id) and has_frame(model_space):
         choices = [{"observe_frame": True} | kwargs for kwargs in choices]
     for kwargs in choices:

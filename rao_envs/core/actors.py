@@ -277,7 +277,8 @@ class Memory:
         """Forget what happened in these slots."""
         for part, first in zip(self.parts, self.fresh, strict=True):
             part[slots] = 0
-            part[(slots, *_corner(first))] = first
+            corner: Any = (slots, *_corner(first))
+            part[corner] = first
 
     def read(self, slots: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], ...]:
         """Copies of what these slots remember."""
@@ -294,7 +295,8 @@ class Memory:
                 part[(slice(None), *_corner(self.parts[k]))] = self.parts[k]
                 self.parts[k] = part
             part[slots] = 0
-            part[(slots, *_corner(values))] = values
+            corner: Any = (slots, *_corner(values))
+            part[corner] = values
 
 
 def _corner(array: npt.NDArray[Any]) -> tuple[slice, ...]:

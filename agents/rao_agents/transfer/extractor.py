@@ -10,7 +10,7 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-from rao_agents.transfer.exchange import EXCHANGES, Context, Exchange
+from rao_agents.transfer.exchange import EXCHANGES, Context
 from rao_agents.transfer.layout import CONTEXT, FLAGS, FLAGS_KEY, KEPT, MEMORY_KEY, STATE_KEY, Layout, check_options
 from rao_agents.transfer.memory import ExternalMemory
 from rao_agents.transfer.tracker import Carry
@@ -80,7 +80,7 @@ class StateTransferExtractor(BaseFeaturesExtractor):
         messages = [name for name in ("previous", "incoming", "returned", "read") if name in options.context]
         super().__init__(observation_space, features + options.dim * len(messages))
         self.options, self.layout, self.inner = options, layout, inner
-        self.exchange = cast(Exchange, EXCHANGES[mode](features, options)) if options.sends else None
+        self.exchange = EXCHANGES[mode](features, options) if options.sends else None
         self.memory = ExternalMemory(features, options) if options.memory else None
         self.latest: dict[str, th.Tensor] = {}
         self._every_row = False
@@ -152,7 +152,9 @@ class StateTransferExtractor(BaseFeaturesExtractor):
 
         # Rows of an empty part cost nothing, but a copy of the batch does.
         filled = [name for name, index in rows.items() if index is None or len(index)]
-        batches = {key: th.cat([observations[key], *(chosen(name, key) for name in filled)]) if filled else observations[key] for key in keys}
+        batches = {
+            key: th.cat([observations[key], *(chosen(name, key) for name in filled)]) if filled else observations[key] for key in keys
+        }
         features = self.inner(batches)
         sizes = [len(flags), *(len(chosen(name, CONTEXT)) for name in filled)]
         own, *others = features.split(sizes)

@@ -109,9 +109,7 @@ class Layout:
     def __init__(self, space: spaces.Dict, options: TransferOptions) -> None:
         self.options = options
         self.frame = space.spaces.get(FRAME_KEY)
-        self.plain: dict[str, spaces.Space[Any]] = {
-            key: entry for key, entry in space.items() if key != FRAME_KEY and not _is_ours(key)
-        }
+        self.plain: dict[str, spaces.Space[Any]] = {key: entry for key, entry in space.items() if key != FRAME_KEY and not _is_ours(key)}
         self.context_dim = sum(options.context.values())
         self.state_dim = options.dim if options.mode == "hidden" else 0
         self.memory_dim = options.memory * options.dim
@@ -128,7 +126,9 @@ class Layout:
         assert isinstance(space, spaces.Dict)
         if taken := [key for key in space.spaces if _is_ours(key)]:
             names = ", ".join(f"{name}/" for name in (*OTHERS, "transfer"))
-            raise ValueError(f"observation keys that begin with {names} are those of state transfer; the environment has {', '.join(taken)}")
+            raise ValueError(
+                f"observation keys that begin with {names} are those of state transfer; the environment has {', '.join(taken)}"
+            )
         return cls(space, options)
 
     def _augmented(self) -> spaces.Dict:

@@ -64,7 +64,7 @@ class StateTracker:
     @property
     def levels(self) -> int:
         """How many levels there is room for."""
-        return self.arrays["known"].shape[1]
+        return int(self.arrays["known"].shape[1])
 
     # -- the state as a whole ------------------------------------------------------------------------
 
@@ -218,9 +218,9 @@ class StateTracker:
 
     def _kept(self, since: npt.NDArray[Any], at: npt.NDArray[np.int64], there: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
         """Which share of what was written at that time is still in each slot, (n, memory)."""
-        share = np.exp(np.minimum(self.arrays["decay"] - since[self.rows, at], 0.0))
+        share: npt.NDArray[Any] = np.exp(np.minimum(self.arrays["decay"] - since[self.rows, at], 0.0))
         share[~there] = 0.0
-        return share.astype(np.float32)
+        return np.asarray(share, np.float32)
 
     # -- room -----------------------------------------------------------------------------------------
 
