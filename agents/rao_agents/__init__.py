@@ -37,6 +37,7 @@ from rao_agents.rollout_buffer import FrameDictRolloutBuffer, FrameRolloutBuffer
 from rao_agents.safe_json import register_class
 from rao_agents.sequence_extractor import SequenceExtractor
 from rao_agents.training_state import set_training_state, training_state
+from rao_agents.transfer.extractor import StateTransferExtractor
 from rao_agents.vec_env import RecursiveVecEnv, make_vec_env
 
 for _class in (
@@ -47,6 +48,7 @@ for _class in (
     FrameDictRolloutBuffer,
     SharedMLPExtractor,
     SequenceExtractor,
+    StateTransferExtractor,
 ):
     register_class(_class, f"rao_agents.{_class.__name__}")
 
@@ -67,6 +69,7 @@ __all__ = [
     "RepeatTasks",
     "SequenceExtractor",
     "SharedMLPExtractor",
+    "StateTransferExtractor",
     "UnsafeModelError",
     "load_policy",
     "load_safely",

@@ -121,6 +121,7 @@ def _encode_attributes(model: BaseAlgorithm, exclude: set[str], include: set[str
     state_dicts, tensor_names = model._get_torch_save_params()
     hidden = {
         "_tap",
+        "_states",
         *UNSAVED,
         *model._excluded_save_params(),
         *(n.split(".")[0] for n in state_dicts + tensor_names),

@@ -35,6 +35,9 @@ from rao_agents.frame_key import FRAME_KEY, has_frame, policy_space, require_fra
 from rao_agents.rollout_buffer import check_choice
 from rao_agents.specialists import SPECIALISTS, Route, RoutedModule, how_many, specialise
 from rao_agents.tap import masks_from_observation
+from rao_agents.transfer.acting import StateActing
+from rao_agents.transfer.extractor import StateTransferExtractor
+from rao_agents.transfer.tracker import Observations, State
 
 EXCLUDED = -1e8
 """Log-probability of masked actions: exp() of it is exactly 0, and unlike -inf it gives no NaN gradients."""
@@ -517,14 +520,76 @@ class DelegationMixin:
         deterministic: bool = False,
         action_masks: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
-        """As the base class; without `action_masks`, those in the observation (`action_mask`) are used."""
+        """As the base class; without `action_masks`, those in the observation (`action_mask`) are used.
+
+        With state transfer, `state` is that of all open frames (see `StateActing`): pass what came back.
+        """
         if action_masks is None and isinstance(self.action_space, spaces.Discrete):
             action_masks = masks_from_observation(observation, int(self.action_space.n))
-        result: tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]
-        result = super().predict(  # type: ignore[misc]
-            observation, state, episode_start, deterministic, action_masks
-        )
-        return result
+        predict: Any = super().predict  # type: ignore[misc]
+        if not self.stateful:
+            result: tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]
+            result = predict(observation, state, episode_start, deterministic, action_masks)
+            return result
+        acting = self._acting()
+        single = acting.is_single(observation)
+        batch: Any = observation
+        if single:
+            batch = {key: np.asarray(array)[None] for key, array in batch.items()}
+        actions, after = acting.step(lambda shown: predict(shown, None, None, deterministic, action_masks)[0], batch, state, episode_start)
+        return (actions[0] if single else actions), after
+
+    # -- states of frames (see `rao_agents.transfer`) ------------------------------------------------
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the policy keeps a state for every frame."""
+        return isinstance(getattr(self, "features_extractor", None), StateTransferExtractor)
+
+    @property
+    def acting_space(self) -> spaces.Space[Any]:
+        """What observations `predict` reads; `observation_space`, with states, is what the network does."""
+        return self._acting().layout.acting_space if self.stateful else self.observation_space
+
+    def initial_state(self, n: int) -> State:
+        """The state of `n` environments that begin: arrays with the environments on their first axis.
+
+        Raises:
+            RuntimeError: The policy keeps no states.
+        """
+        return self._acting().initial_state(n)
+
+    def action_probabilities(
+        self, observation: dict[str, npt.NDArray[Any]], state: Sequence[npt.NDArray[Any]], action_masks: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.float32], State]:
+        """Probabilities of all actions, (n, n_actions), for a batch of n observations, and the state afterwards.
+
+        Raises:
+            RuntimeError: The policy keeps no states.
+        """
+
+        def act(shown: Observations) -> npt.NDArray[np.float32]:
+            policy: Any = self
+            policy.set_training_mode(False)
+            tensors, _ = policy.obs_to_tensor(shown)
+            probabilities: npt.NDArray[np.float32] = policy.get_distribution(tensors, action_masks).distribution.probs.cpu().numpy()
+            return probabilities
+
+        return self._acting().step(act, observation, state)
+
+    def child_state(self, state: Sequence[npt.NDArray[Any]]) -> State:
+        """The state with which a detached child's first `predict` is called; see `StateActing.child_state`."""
+        return self._acting().child_state(state)
+
+    def join_state(self, state: Sequence[npt.NDArray[Any]], *children: Sequence[npt.NDArray[Any]]) -> State:
+        """The state with which the parent goes on after `env.join`; see `StateActing.join_state`."""
+        return self._acting().join_state(state, *children)
+
+    def _acting(self) -> StateActing:
+        extractor = getattr(self, "features_extractor", None)
+        if not isinstance(extractor, StateTransferExtractor):
+            raise RuntimeError("this policy keeps no states: it was made with state_transfer='none' and no memory")
+        return StateActing(extractor)
 
 
 class DelegationPolicy(DelegationMixin, MaskableActorCriticPolicy):

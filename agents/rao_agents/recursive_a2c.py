@@ -30,7 +30,8 @@ class RecursiveA2C(RecursiveAlgorithm):
 
     Args:
         step_cost, delegation_bonus, depth_weighting, delegation_head, credit, advantage,
-        delegation_bonus_form, frame_price, level_price, threshold, specialists, n_specialists: as in `RecursivePPO`.
+        delegation_bonus_form, frame_price, level_price, threshold, specialists, n_specialists, state_transfer,
+        state_transfer_kwargs: as in `RecursivePPO`.
 
     Raises:
         ValueError: A parameter has a value that it cannot have, or `advantage="rloo"` and the environment does
@@ -65,6 +66,8 @@ class RecursiveA2C(RecursiveAlgorithm):
         threshold: str = "constant",
         specialists: str = "none",
         n_specialists: int | None = None,
+        state_transfer: str = "none",
+        state_transfer_kwargs: dict[str, Any] | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -92,6 +95,8 @@ class RecursiveA2C(RecursiveAlgorithm):
             threshold=threshold,
             specialists=specialists,
             n_specialists=n_specialists,
+            state_transfer=state_transfer,
+            state_transfer_kwargs=state_transfer_kwargs,
             learning_rate=learning_rate,
             ent_coef=ent_coef,
             n_steps=n_steps,

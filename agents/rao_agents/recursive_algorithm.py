@@ -16,6 +16,7 @@ from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.torch_layers import CombinedExtractor
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import FloatSchedule, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
@@ -45,6 +46,11 @@ from rao_agents.schedules import Schedule
 from rao_agents.specialists import SPECIALISTS, how_many
 from rao_agents.tap import FrameTap, ObservationMasks, masks_from_observation
 from rao_agents.training_state import set_training_state, training_state
+from rao_agents.transfer.extractor import StateTransferExtractor
+from rao_agents.transfer.layout import MODES, Layout, TransferOptions
+from rao_agents.transfer.layout import check_options as check_transfer
+from rao_agents.transfer.tracker import Carry, State
+from rao_agents.transfer.vec_env import StateTransferVecEnv
 
 AnySchedule = float | str | Mapping[str, Any] | Schedule
 """What a scheduled parameter takes; see `schedules.parse`."""
@@ -84,6 +90,10 @@ class RecursiveAlgorithm(MaskablePPO):
     compares every rollout with the other rollouts of the same root task and has no critic (the value head is
     not trained); it needs an environment that repeats its tasks (`make_vec_env(..., repeats=4)`, or
     `RepeatTasks` around any other), and learns from a task when all its rollouts have ended.
+
+    **State transfer.** With `state_transfer` ("summary", "hidden" or "attention"), and with an external memory, a
+    frame gets more from its parent and its children than the environment hands on; see `rao_agents.transfer` and
+    `StateTransferExtractor`. The environment must be made with `observe_frame=True`.
 
     On an environment without spawn actions (its attribute `spawn_actions` is missing or empty) these are the
     algorithms they build on: the same network, updates and numbers. Only `advantage="rloo"` makes a difference
@@ -127,6 +137,9 @@ class RecursiveAlgorithm(MaskablePPO):
         specialists: "none", "level" or "role": one network for all frames, or several for frames of different depths, or
             for frames opened by different spawn actions; see `DelegationMixin`. Needs `observe_frame=True`.
         n_specialists: how many networks; None for 2 levels, or all roles.
+        state_transfer: "none", "summary", "hidden" or "attention".
+        state_transfer_kwargs: `dim` (64), `slots` (8, for "attention"), `memory` (0 slots: none) and `back` (True: a
+            child's state goes back to its parent too); see `TransferOptions`.
         base: parameters of `MaskablePPO`, whose `learning_rate`, `clip_range` and `clip_range_vf`, and here also
             `ent_coef`, may be anything that `schedules.parse` takes. `seed` is also that of the order of
             minibatches, which has a generator of its own here.
@@ -143,6 +156,7 @@ class RecursiveAlgorithm(MaskablePPO):
         "delegation_bonus_form": BONUS_FORMS,
         "threshold": THRESHOLDS,
         "specialists": SPECIALISTS,
+        "state_transfer": MODES,
     }
     """Arguments that are one of a few words, with these."""
     ent_coef: Any
@@ -164,6 +178,8 @@ class RecursiveAlgorithm(MaskablePPO):
         threshold: str,
         specialists: str,
         n_specialists: int | None,
+        state_transfer: str = "none",
+        state_transfer_kwargs: Mapping[str, Any] | None = None,
         learning_rate: AnySchedule,
         clip_range: AnySchedule = 0.2,
         clip_range_vf: AnySchedule | None = None,
@@ -192,8 +208,11 @@ class RecursiveAlgorithm(MaskablePPO):
         self.threshold = threshold
         self.specialists = specialists
         self.n_specialists = n_specialists
+        self.state_transfer = state_transfer
+        self.state_transfer_kwargs = dict(state_transfer_kwargs or {})
         self.spawn_actions: tuple[int, ...] = ()
         self._tap: FrameTap | None = None
+        self._states: StateTransferVecEnv | None = None
         self.check_options()
 
     def check_options(self) -> None:
@@ -225,6 +244,12 @@ class RecursiveAlgorithm(MaskablePPO):
             raise ValueError(f"batch_size must be at least 1, or None for whole rollouts, got {self.batch_size}")
         for name, known in self.choices.items():
             check_choice(name, getattr(self, name), known)
+        check_transfer(self.state_transfer, self.state_transfer_kwargs)
+
+    @property
+    def transfer_options(self) -> TransferOptions:
+        """How states are handed on."""
+        return check_transfer(self.state_transfer, self.state_transfer_kwargs)
 
     @property
     def recursive(self) -> bool:
@@ -247,10 +272,12 @@ class RecursiveAlgorithm(MaskablePPO):
             self._check_repeats(self.env)
         self.check_options()
         self.ent_coef_schedule = FloatSchedule(self.ent_coef)
-        policy_kwargs, buffer_kwargs = self.policy_kwargs, self.rollout_buffer_kwargs
+        policy_kwargs, buffer_kwargs, space = self.policy_kwargs, self.rollout_buffer_kwargs, self.observation_space
+        if self.transfer_options.active:
+            self._add_states()
         if issubclass(self.policy_class, DelegationMixin):
             self.policy_kwargs = {
-                **policy_kwargs,
+                **self.policy_kwargs,
                 SPAWN_ACTIONS: self.spawn_actions,
                 "delegation_head": self.delegation_head,
                 "threshold": self.threshold,
@@ -270,10 +297,26 @@ class RecursiveAlgorithm(MaskablePPO):
             super()._setup_model()
         finally:
             # The environment and the attributes say these; kept here as the user gave them.
-            self.policy_kwargs, self.rollout_buffer_kwargs = policy_kwargs, buffer_kwargs
-        self._tap = None
+            self.policy_kwargs, self.rollout_buffer_kwargs, self.observation_space = policy_kwargs, buffer_kwargs, space
+        self._tap = self._states = None
         if isinstance(self.rollout_buffer, FrameRolloutBufferMixin):
             self.rollout_buffer.value_function = self._values
+
+    def _add_states(self) -> None:
+        """Let the policy and the buffer about to be made see states: another observation, and an extractor around theirs."""
+        if not issubclass(self.policy_class, DelegationMixin):
+            raise ValueError(f"state transfer needs a policy of this package (MultiInputPolicy), got {self.policy_class.__name__}")
+        layout = Layout.around(self.observation_space, self.transfer_options)
+        self.observation_space = layout.augmented
+        self.policy_kwargs = {
+            **self.policy_kwargs,
+            "features_extractor_class": StateTransferExtractor,
+            "features_extractor_kwargs": {
+                "inner_class": self.policy_kwargs.get("features_extractor_class", CombinedExtractor),
+                "inner_kwargs": self.policy_kwargs.get("features_extractor_kwargs"),
+                **self.transfer_options._asdict(),
+            },
+        }
 
     def _choose_frame_buffer(self) -> None:
         if self.rollout_buffer_class is None:
@@ -304,7 +347,7 @@ class RecursiveAlgorithm(MaskablePPO):
             raise ValueError(_other_spawns(found, self.spawn_actions))
         self._check_repeats(wrapped)
         super().set_env(wrapped, force_reset)
-        self._tap = None
+        self._tap = self._states = None
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed every generator that training draws from."""
@@ -313,8 +356,21 @@ class RecursiveAlgorithm(MaskablePPO):
         if seed is not None and isinstance(buffer, FrameRolloutBufferMixin):
             buffer.seed(seed)
 
+    def with_states(self, env: VecEnv) -> VecEnv:
+        """`env` with states in its observations, where they are handed on; one wrapper for as long as `env` stays."""
+        if not self.transfer_options.active:
+            return env
+        if self._states is None or self._states.venv is not env:
+            self._states = StateTransferVecEnv(env, Layout.around(env.observation_space, self.transfer_options), self._carry)
+        return self._states
+
+    def _carry(self) -> Carry:
+        """What the policy's latest forward pass leaves."""
+        return cast(StateTransferExtractor, self.policy.features_extractor).carry
+
     def frame_tap(self, env: VecEnv) -> FrameTap:
         """The tap between `env` and the rollout buffer; one for as long as both stay."""
+        env = self.with_states(env)
         buffer = self.rollout_buffer
         assert isinstance(buffer, FrameRolloutBufferMixin)
         if self._tap is None or self._tap.venv is not env or self._tap.buffer is not buffer:
@@ -337,22 +393,33 @@ class RecursiveAlgorithm(MaskablePPO):
     ) -> bool:
         """The base class's, with the tap between it and an environment whose frames are kept apart."""
         if not isinstance(rollout_buffer, FrameRolloutBufferMixin):
+            env = self.with_states(env)
             if use_masking and not is_masking_supported(env):
                 use_masking = ObservationMasks.possible(env.observation_space, env.action_space)
                 if use_masking:
                     env = ObservationMasks(env)
                     env.latest = self._last_obs
-            return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps, use_masking)
+            return self._collect(env, callback, rollout_buffer, n_rollout_steps, use_masking)
         tap = self.frame_tap(env)
         tap.begin(self._last_obs)
         if isinstance(self.policy, DelegationMixin):
             self.policy.pop_delegation_score()
         use_masking = use_masking and tap.has_attr("action_masks")
-        complete = super().collect_rollouts(tap, callback, rollout_buffer, n_rollout_steps, use_masking)
+        complete = self._collect(tap, callback, rollout_buffer, n_rollout_steps, use_masking)
         tap.end(self._last_obs)
         if complete:
             self._record_rollout(rollout_buffer)
         return complete
+
+    def _collect(self, env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int, use_masking: bool) -> bool:
+        """The base class's own, from an observation with states; between rollouts, `_last_obs` is the environment's."""
+        if self._states is None:
+            return super().collect_rollouts(env, callback, buffer, n_steps, use_masking)
+        self._last_obs = cast(Any, self._states.begin(self._last_obs))
+        try:
+            return super().collect_rollouts(env, callback, buffer, n_steps, use_masking)
+        finally:
+            self._last_obs = self._states.raw
 
     def _record_rollout(self, buffer: FrameRolloutBufferMixin) -> None:
         figures = buffer.statistics() | (self._delegation(buffer) | self._shares(buffer) if self.recursive else {})
@@ -430,18 +497,36 @@ class RecursiveAlgorithm(MaskablePPO):
         deterministic: bool = False,
         action_masks: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
-        """Actions for one observation or a batch of them, and `state` as it came.
+        """Actions for one observation or a batch of them, and the state of all open frames (without transfer: as it came).
 
-        Without `action_masks`, those in the observation (`action_mask`) are used.
+        Pass the state that came back with the next observations, and `episode_start` where an episode begins. Without
+        `action_masks`, those in the observation (`action_mask`) are used.
         """
         if action_masks is None and isinstance(self.action_space, spaces.Discrete):
             action_masks = masks_from_observation(observation, int(self.action_space.n))
         return super().predict(observation, state, episode_start, deterministic, action_masks)
 
+    def child_state(self, state: tuple[npt.NDArray[Any], ...]) -> State:
+        """The state with which a detached child (`env.unwrapped.spawn`) is begun; see `StateActing.child_state`.
+
+        Raises:
+            RuntimeError: The model hands no states on.
+        """
+        return cast(DelegationMixin, self.policy).child_state(state)
+
+    def join_state(self, state: tuple[npt.NDArray[Any], ...], *children: tuple[npt.NDArray[Any], ...]) -> State:
+        """The state with which the parent goes on after `env.unwrapped.join`; see `StateActing.join_state`.
+
+        Raises:
+            RuntimeError: The model hands no states on.
+            ValueError: No child, or states that are not of children of this spawn.
+        """
+        return cast(DelegationMixin, self.policy).join_state(state, *children)
+
     # -- files -------------------------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_tap"]
+        return [*super()._excluded_save_params(), "_tap", "_states"]
 
     def save(  # type: ignore[override]
         self, path: File, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None

@@ -40,6 +40,7 @@ class RecursivePPO(RecursiveAlgorithm):
         specialists: "none", "level" or "role": several networks, for frames of different depths or opened by different
             spawn actions; needs `observe_frame=True`.
         n_specialists: how many; None for 2 levels, or all roles.
+        state_transfer, state_transfer_kwargs: what frames hand on to their children and parents; see `RecursiveAlgorithm`.
         seed: also of the order of minibatches, which has a generator of its own here.
 
     Raises:
@@ -78,6 +79,8 @@ class RecursivePPO(RecursiveAlgorithm):
         threshold: str = "constant",
         specialists: str = "none",
         n_specialists: int | None = None,
+        state_transfer: str = "none",
+        state_transfer_kwargs: dict[str, Any] | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -101,6 +104,8 @@ class RecursivePPO(RecursiveAlgorithm):
             threshold=threshold,
             specialists=specialists,
             n_specialists=n_specialists,
+            state_transfer=state_transfer,
+            state_transfer_kwargs=state_transfer_kwargs,
             learning_rate=learning_rate,
             clip_range=clip_range,
             clip_range_vf=clip_range_vf,

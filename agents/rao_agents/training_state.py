@@ -22,6 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor, 
 
 from rao_agents.repeat_tasks import RepeatTasks
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin
+from rao_agents.transfer.vec_env import StateTransferVecEnv
 
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_current_progress_remaining",
@@ -71,6 +72,13 @@ def training_state(model: BaseAlgorithm) -> dict[str, Any]:
     if isinstance(buffer, FrameRolloutBufferMixin):
         state["frames"] = buffer.get_state()
         state["tap"] = model.frame_tap(env).get_state()  # type: ignore[attr-defined]
+    states = _states(model, env)
+    if states is not None:
+        if model._last_obs is states.shown:  # at a rollout's start: what goes on is the environment's own
+            state["positions"]["_last_obs"] = _copy(states.raw)
+        else:
+            states.begin(model._last_obs)
+        state["states"] = states.get_state()
     return state
 
 
@@ -105,6 +113,11 @@ def set_training_state(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
             raise ValueError("the training state is not of a recursive algorithm")
         buffer.set_state(state["frames"])
         model.frame_tap(env).resume(model._last_obs, state["tap"])  # type: ignore[attr-defined]
+    states = _states(model, env)
+    if states is not None:
+        if "states" not in state:
+            raise ValueError("the training state is not of a model that hands states on")
+        states.resume(model._last_obs, state["states"])
     # Last: what came before may have drawn random numbers.
     generators = state["random"]
     random.setstate(generators["python"])
@@ -113,6 +126,13 @@ def set_training_state(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
     if generators["cuda"] is not None and model.device.type == "cuda":
         th.cuda.set_rng_state_all(generators["cuda"])
     _generator(model).bit_generator.state = generators["action_space"]
+
+
+def _states(model: BaseAlgorithm, env: VecEnv) -> StateTransferVecEnv | None:
+    """The wrapper that keeps the states of frames, where the model hands them on."""
+    with_states = getattr(model, "with_states", None)
+    found = None if with_states is None else with_states(env)
+    return found if isinstance(found, StateTransferVecEnv) else None
 
 
 def _between_rollouts(model: OnPolicyAlgorithm) -> bool:

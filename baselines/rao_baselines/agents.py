@@ -163,7 +163,8 @@ def fit(model: Model, path: Path, env_id: str, env_kwargs: dict[str, Any]) -> Lo
     from rao_agents.frame_key import has_frame
     from rao_baselines.environments import is_recursive
 
-    model_space: Any = model.observation_space
+    # A policy that keeps states of its own sees more than the environment shows.
+    model_space: Any = getattr(model, "acting_space", model.observation_space)
     if is_recursive(env_id) and has_frame(model_space):
         env_kwargs = {"observe_frame": True} | env_kwargs
     choices: list[dict[str, Any]] = [env_kwargs]

@@ -12,7 +12,7 @@ from rao_baselines.config import Settings, parse_assignments
 from rao_baselines.errors import UserError, did_you_mean
 
 PREFIX = "RAO/"
-FRAME_SETTINGS = ("specialists",)
+FRAME_SETTINGS = ("specialists", "state_transfer")
 """Settings that, unless they say "none", need `observe_frame=True`."""
 
 
@@ -70,7 +70,9 @@ def is_recursive(env_id: str) -> bool:
 
 def needs_frame(settings: Settings) -> bool:
     """Whether these settings need observations that say which frame acts (`observe_frame=True`)."""
-    return any(settings.hyperparameters.get(name, "none") != "none" for name in FRAME_SETTINGS)
+    chosen = settings.hyperparameters
+    memory = (chosen.get("state_transfer_kwargs") or {}).get("memory")
+    return bool(memory) or any(chosen.get(name, "none") != "none" for name in FRAME_SETTINGS)
 
 
 def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[str, Any]:

@@ -120,8 +120,11 @@ def sb3_steps(n: int, seconds: float) -> float:
     return count * n / elapsed
 
 
-def training(algorithm: str, seconds: float) -> float:
-    """Environment steps per second of training with the algorithm's settings, on one thread, after a first rollout."""
+def training(algorithm: str, seconds: float, **hyperparameters: Any) -> float:
+    """Environment steps per second of training with the algorithm's settings, on one thread, after a first rollout.
+
+    `hyperparameters` replace some of the settings.
+    """
     import torch as th
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -152,6 +155,7 @@ def training(algorithm: str, seconds: float) -> float:
     if algorithm != "recursive_ppo":
         own = load_settings(row, OURS).hyperparameters
         settings.hyperparameters = {key: settings.hyperparameters.get(key, value) for key, value in own.items()}
+    settings.hyperparameters |= hyperparameters
     settings.dense_weight = 0.0
     before = th.get_num_threads()
     th.set_num_threads(1)

@@ -50,6 +50,26 @@ class Moment(NamedTuple):
         return f"seed {self.seeds[row]}, step {self.steps[row]}"
 
 
+class Stateful(Protocol):
+    """What a model or policy offers that keeps a state of its own kind, beside Stable-Baselines3's `predict`.
+
+    A state is a tuple of arrays with the episodes on their first axis. `predict` takes it as `state`, and both
+    functions return it as it is after the step. Arrays may grow along their other axes from step to step; what is
+    missing in smaller ones counts as zeros.
+    """
+
+    acting_space: spaces.Space[Any]
+    """What observations `predict` reads."""
+
+    def initial_state(self, n: int) -> tuple[npt.NDArray[Any], ...]:
+        """The state of n episodes that begin."""
+
+    def action_probabilities(
+        self, observation: Observations, state: tuple[npt.NDArray[Any], ...], action_masks: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.float32], tuple[npt.NDArray[Any], ...]]:
+        """Probabilities of all actions, (n, n_actions), and the state afterwards."""
+
+
 class Actor(Protocol):
     """What the evaluation's loop drives."""
 
@@ -128,8 +148,8 @@ class ModelActor:
     """Acts with a Stable-Baselines3 or sb3-contrib model or policy, told apart by what it offers.
 
     Greedy actions are `predict(..., deterministic=True)`. Sampled ones are drawn from the policy's
-    probabilities with the evaluation's own numbers. Recurrent policies carry their state per episode, and
-    maskable ones get the masks.
+    probabilities with the evaluation's own numbers. Recurrent policies and those that are `Stateful` carry
+    their state per episode, and maskable ones get the masks.
     """
 
     looks = True
@@ -151,7 +171,9 @@ class ModelActor:
                 f"{name} acts in {policy.action_space}, the environment has {n_actions} discrete actions "
                 "(the spawn actions are there only with spawn=True)"
             )
-        if faults := differences(policy.observation_space, observation_space):
+        keeper: Stateful | None = policy if getattr(policy, "stateful", False) else None
+        expected = policy.observation_space if keeper is None else keeper.acting_space
+        if faults := differences(expected, observation_space):
             raise ValueError(
                 f"{name} was made for other observations than these: {'; '.join(faults)}. If it was "
                 "trained behind wrappers (stacked frames, say), evaluate a callable that does what they did."
@@ -159,11 +181,16 @@ class ModelActor:
         if not deterministic and not hasattr(policy, "get_distribution"):
             raise ValueError(f"{name} has no action probabilities to sample from: evaluate it with deterministic=True")
         self.model, self.policy, self.n_actions, self.deterministic = model, policy, n_actions, deterministic
-        self.keys = tuple(policy.observation_space) if isinstance(policy.observation_space, spaces.Dict) else None
+        self.keeper = keeper
+        self.keys = tuple(expected) if isinstance(expected, spaces.Dict) else None
         self.masked = "action_masks" in inspect.signature(model.predict).parameters
-        self.memory: tuple[npt.NDArray[np.float32], ...] | None = None
-        if (shape := getattr(policy, "lstm_hidden_state_shape", None)) is not None:
-            self.memory = tuple(np.zeros((shape[0], slots, shape[2]), np.float32) for _ in range(2))
+        # What the episodes remember, each in its slot, and at first.
+        self.memory: Memory | None = None
+        if keeper is not None:
+            self.memory = Memory(keeper.initial_state(slots), keeper.initial_state(1), axis=0)
+        elif (shape := getattr(policy, "lstm_hidden_state_shape", None)) is not None:
+            zeros = [np.zeros((shape[0], n, shape[2]), np.float32) for n in (slots, 1)]
+            self.memory = Memory((zeros[0], zeros[0].copy()), (zeros[1], zeros[1]), axis=1)
         find_normaliser = getattr(model, "get_vec_normalize_env", None)
         self.normaliser = None if find_normaliser is None else find_normaliser()
 
@@ -173,8 +200,7 @@ class ModelActor:
         if self.normaliser is not None:
             observations = self.normaliser.normalize_obs(observations)
         if self.memory is not None:
-            for part in self.memory:
-                part[:, now.slots[now.steps == 0]] = 0.0
+            self.memory.begin(now.slots[now.steps == 0])
         lanes = lanes_of(now.seeds, ROWS)
         actions = np.empty(len(lanes), np.int64)
         waiting = np.arange(len(lanes))
@@ -200,11 +226,11 @@ class ModelActor:
         else:
             chunk = observations[rows]
         slots = now.slots[rows]
-        memory = None if self.memory is None else tuple(part[:, slots] for part in self.memory)
+        memory = None if self.memory is None else self.memory.read(slots)
         options: dict[str, Any] = {"action_masks": now.masks[rows]} if self.masked else {}
         if self.deterministic:
             if memory is not None:
-                # The memory of new episodes holds zeros already.
+                # The memory of new episodes is a beginner's already.
                 options |= {"state": memory, "episode_start": np.zeros(ROWS, np.bool_)}
             chosen, memory = self.model.predict(chunk, deterministic=True, **options)
             actions = np.asarray(chosen, np.int64)[lanes]
@@ -212,12 +238,13 @@ class ModelActor:
             probabilities, memory = self._probabilities(chunk, memory, options)
             actions = draw(probabilities[lanes], uniforms(now.seeds[members], now.steps[members]))
         if self.memory is not None and memory is not None:
-            for kept, new in zip(self.memory, memory, strict=True):
-                kept[:, now.slots[members]] = new[:, lanes]
+            self.memory.write(now.slots[members], memory, lanes)
         return actions
 
     def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
         """Action probabilities (ROWS, n_actions), and the recurrent state after this step."""
+        if self.keeper is not None:
+            return self.keeper.action_probabilities(chunk, memory, masks["action_masks"])
         torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
         self.policy.set_training_mode(False)
         with torch.no_grad():
@@ -230,6 +257,51 @@ class ModelActor:
                 distribution, state = self.policy.get_distribution(tensors, state, starts)
                 memory = tuple(part.cpu().numpy() for part in state)
             return distribution.distribution.probs.cpu().numpy(), memory
+
+
+class Memory:
+    """What episodes remember between their steps, for each of several slots.
+
+    Args:
+        parts: arrays with the slots on `axis`; they become this object's.
+        fresh: the same arrays for one episode that begins.
+        axis: 0 or 1.
+    """
+
+    def __init__(self, parts: Sequence[npt.NDArray[Any]], fresh: Sequence[npt.NDArray[Any]], axis: int) -> None:
+        self.axis = axis
+        self.parts = [np.moveaxis(part, axis, 0) for part in parts]  # the slots first
+        self.fresh = [np.moveaxis(part, axis, 0) for part in fresh]
+
+    def begin(self, slots: npt.NDArray[np.int64]) -> None:
+        """Forget what happened in these slots."""
+        for part, first in zip(self.parts, self.fresh, strict=True):
+            part[slots] = 0
+            corner: Any = (slots, *_corner(first))
+            part[corner] = first
+
+    def read(self, slots: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], ...]:
+        """Copies of what these slots remember."""
+        return tuple(np.moveaxis(part[slots], 0, self.axis) for part in self.parts)
+
+    def write(self, slots: npt.NDArray[np.int64], state: Sequence[npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> None:
+        """Let `slots` remember what the rows `rows` of a state hold."""
+        for k, new in enumerate(state):
+            values = np.moveaxis(new, self.axis, 0)[rows]
+            part = self.parts[k]
+            needed = np.maximum(part.shape[1:], values.shape[1:])
+            if needed.size and (needed > part.shape[1:]).any():
+                part = np.zeros((len(part), *needed), part.dtype)
+                part[(slice(None), *_corner(self.parts[k]))] = self.parts[k]
+                self.parts[k] = part
+            part[slots] = 0
+            corner: Any = (slots, *_corner(values))
+            part[corner] = values
+
+
+def _corner(array: npt.NDArray[Any]) -> tuple[slice, ...]:
+    """The part of a wider array that has this one's shape, but for the first axis."""
+    return tuple(slice(0, width) for width in array.shape[1:])
 
 
 def differences(expected: spaces.Space[Any], given: spaces.Space[Any], name: str = "the observation") -> list[str]:

@@ -85,6 +85,43 @@ def speed(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("overhead")
+def overhead(
+    duration: Annotated[float, typer.Option(help="Seconds per measurement.")] = 20.0,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/overhead.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What each mode of state transfer costs in training and in acting, on Maze-20x20."""
+    from rao_baselines import overhead as measuring
+    from rao_baselines.runs import check_file, write_json
+
+    if not 0 < duration < float("inf"):
+        raise UserError(f"--duration must be positive, got {duration}")
+    path = out or results_folder() / "overhead.json"
+    check_file(path)
+    values: dict[str, measuring.Speed] = {}
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("overhead", total=len(measuring.MODES), note="")
+        for name in measuring.MODES:
+            bars.update(task, note=name)
+            values[name] = measuring.measure(name, duration)
+            bars.advance(task)
+    result = measuring.report(values, duration)
+    write_json(path, result)
+    if as_json:
+        ui.print_json(result)
+        return
+    ui.print_table(
+        f"State transfer on {result['hardware']['processor']}, one core",
+        ("mode", "training, steps/s", "time", "acting, steps/s", "time"),
+        [
+            (name, f"{row['training']:,.0f}", f"x {row['training_time']:.2f}", f"{row['acting']:,.0f}", f"x {row['acting_time']:.2f}")
+            for name, row in result["modes"].items()
+        ],
+    )
+    ui.say(f"\nwrote {path}")
+
+
 def run_experiments(
     suite_name: str,
     only: Sequence[str] = (),
