@@ -353,6 +353,16 @@ class FrameRolloutBufferMixin:
             )
         assert code == OK, "frames are as deep as the facts"
 
+    def add_bonus(self, bonus: npt.NDArray[Any]) -> None:
+        """Pay the frames that acted in the latest step something besides their rewards; call it after `record`, before the step's `add`.
+
+        Args:
+            bonus: for the decision of each environment, (n_envs,); received at once, so not discounted.
+        """
+        if bonus.shape != (self.n_envs,):
+            raise ValueError(f"a bonus for each of {self.n_envs} environments has the shape ({self.n_envs},), got {bonus.shape}")
+        self.rows["reward"][self.pos * self.n_envs : (self.pos + 1) * self.n_envs] += bonus
+
     # -- after the rollout -------------------------------------------------------------------------
 
     def compute_returns_and_advantage(self, last_values: th.Tensor, dones: npt.NDArray[np.bool_]) -> None:

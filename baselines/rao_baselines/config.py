@@ -23,7 +23,7 @@ CURRICULUM = ("threshold", "every", "episodes", "patience", "review", "determini
 """Arguments of `rao_agents.CurriculumCallback`; their values are its own matter."""
 OURS = (
     "n_envs", "n_timesteps", "policy", "normalize", "env_kwargs", "spawn", "feedback", "dense_weight", "frame_stack", "step_penalty",
-    "repeats", "use_masking", "curriculum", "mixture",
+    "repeats", "use_masking", "curriculum", "mixture", "distillation",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ class Settings:
     use_masking: bool = True  # in training and in its scores; False lets the agent try what is not allowed
     curriculum: dict[str, Any] | None = None  # {"stages": task texts, and arguments of `CurriculumCallback`}
     mixture: dict[str, float] | None = None  # task text -> weight
+    distillation: bool | dict[str, Any] | None = None  # of the run into itself: rao_agents.distillation.settings
     hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -176,6 +177,10 @@ def _check_ours(key: str, value: Any) -> Any:
         return _check_curriculum(value)
     if key == "mixture":
         return _check_mixture(value)
+    if key == "distillation" and not (value is None or isinstance(value, (bool, dict))):
+        raise UserError(
+            f"distillation must be true, false or a mapping such as {{trigger: {{kind: interval, steps: 5000}}}}, got {value!r}"
+        )
     if key == "env_kwargs" and not isinstance(value, dict):
         raise UserError(f"env_kwargs must be a mapping such as {{structure: rooms}}, got {value!r}")
     return value

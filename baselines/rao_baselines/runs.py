@@ -17,7 +17,9 @@ class RunFolder:
     """Where a run's files are.
 
     `config.json`, `curve.json`, `model.zip`, `checkpoint.zip` (while it is unfinished), `evaluation-*.json` (the final episodes) and
-    `result.json`.
+    `result.json`. With self-distillation also `distillation/`, with what every round made, `student.zip`, the last
+    student, and `distillation-STEPS.zip`, which belongs
+    to the checkpoint of that many steps.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,10 +29,20 @@ class RunFolder:
         self.model = path / "model.zip"
         self.checkpoint = path / "checkpoint.zip"
         self.result = path / "result.json"
+        self.rounds = path / "distillation"
+        self.student = path / "student.zip"
 
     def evaluation(self, mode: str) -> Path:
         """Records of the final evaluation's episodes."""
         return self.path / f"evaluation-{mode}.json"
+
+    def distillation(self, steps: int) -> Path:
+        """The state of the distillation at the checkpoint of `steps`."""
+        return self.path / f"distillation-{steps}.zip"
+
+    def distillations(self) -> list[Path]:
+        """All such states that are there."""
+        return sorted(self.path.glob("distillation-*.zip"))
 
     @property
     def finished(self) -> bool:

@@ -20,6 +20,8 @@ FAMILIES = {"RAO/Algebra-depth8-v0": 1024, "RAO/LongSeq-10k-v0": 64, "RAO/LongSe
 """Other families' vector measurements: how many environments. 64 observations of 2,000 records are what a training run has."""
 REWRITE = "RAO/Rewrite-v0"
 SEED = 0
+DISTILLATION_WARM = 12_000
+"""Steps before training with self-distillation is timed: two rounds, the second process started, the networks compiled."""
 
 
 class Case(NamedTuple):
@@ -120,18 +122,39 @@ def sb3_steps(n: int, seconds: float) -> float:
     return count * n / elapsed
 
 
-def training(algorithm: str, seconds: float, **hyperparameters: Any) -> float:
+DISTILLATIONS: dict[str, dict[str, Any] | None] = {
+    "without": None,
+    "remembering only": {"trigger": {"kind": "interval", "steps": 10**12}},
+    "distilling in another process": {"asynchronous": True, "injectors": [], "distiller": "student"},
+    "distilling in another process, injecting": {"asynchronous": True, "distiller": "student"},
+    "distilling in between, injecting": {"distiller": "student"},
+    "by default": {},
+}
+"""Self-distillations whose price is measured, with a round every 5,000 steps; "student" is one a quarter as wide as the policy."""
+
+
+def distillation_cases() -> Iterator[Case]:
+    """Training speed with and without self-distillation, in the order in which it is measured."""
+    for name, value in DISTILLATIONS.items():
+        yield Case(name, "steps/s", lambda seconds, value=value: training("recursive_ppo", seconds, value))  # type: ignore[misc]
+
+
+def training(algorithm: str, seconds: float, distillation: dict[str, Any] | None = None, **hyperparameters: Any) -> float:
     """Environment steps per second of training with the algorithm's settings, on one thread, after a first rollout.
 
+    With a distillation (settings of one; its rounds come every 5,000 steps), after the first two rounds.
     `hyperparameters` replace some of the settings.
     """
     import torch as th
     from stable_baselines3.common.callbacks import BaseCallback
 
+    from rao_agents.distillation import make_callback
     from rao_baselines.algorithms import find_algorithm
     from rao_baselines.config import load_settings
     from rao_baselines.environments import make_training_env
     from rao_baselines.models import make_model
+
+    warm = 0 if distillation is None else DISTILLATION_WARM
 
     class Clock(BaseCallback):
         first: tuple[int, float] | None = None
@@ -142,7 +165,7 @@ def training(algorithm: str, seconds: float, **hyperparameters: Any) -> float:
 
         def _on_rollout_start(self) -> None:
             now = (self.num_timesteps, time.perf_counter())
-            if self.num_timesteps and self.first is None:
+            if self.num_timesteps > warm and self.first is None:
                 self.first = now
             self.last = now
             # At least two rollouts, so that there is something to divide by.
@@ -161,11 +184,14 @@ def training(algorithm: str, seconds: float, **hyperparameters: Any) -> float:
     th.set_num_threads(1)
     env = make_training_env(OURS, settings, True, SEED)
     clock = Clock()
+    extra = [] if distillation is None else [make_callback(distillation, seed=SEED)]
     try:
-        make_model(row, settings, env, seed=SEED, device="cpu").learn(10**9, callback=clock)
+        make_model(row, settings, env, seed=SEED, device="cpu").learn(10**9, callback=[*extra, clock])
     except _EnoughError:
         pass
     finally:
+        for callback in extra:
+            callback.close()
         env.close()
         th.set_num_threads(before)
     assert clock.first is not None

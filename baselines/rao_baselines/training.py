@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from rao_agents import ModelFileError, load_safely, save_safely
 from rao_agents.mixed import mixed_vec_env
 from rao_baselines.algorithms import Algorithm, find_algorithm
 from rao_baselines.config import Settings, load_settings
+from rao_baselines.distilling import Distillation
 from rao_baselines.environments import (
     Task,
     environment_arguments,
@@ -93,10 +95,16 @@ def train(
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
     env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
+    distillation = None
     try:
         model, past = _model(algorithm, spec, settings, env, folder, resume)
-        run = _Run(spec, settings, spawn, folder, total, report, should_stop, past)
-        callbacks = CallbackList([*schedule_callbacks(settings, model), *stages, run])
+        distillation = Distillation.of(spec, settings, spawn, folder)
+        if distillation is not None and past:
+            distillation.load(int(model.num_timesteps))
+        run = _Run(spec, settings, spawn, folder, total, report, should_stop, past, distillation)
+        # The run first: what it saves is from before the distillation of the moment, which a resumed run makes again.
+        last = [] if distillation is None else [distillation.callback]
+        callbacks = CallbackList([*schedule_callbacks(settings, model), *stages, run, *last])
         if model.num_timesteps < total:
             options: dict[str, Any] = {
                 "callback": callbacks,
@@ -109,6 +117,8 @@ def train(
         return run.finish(model)
     finally:
         env.close()
+        if distillation is not None:
+            distillation.close()
 
 
 def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
@@ -125,8 +135,9 @@ def _claim(folder: RunFolder, config: dict[str, Any], resume: bool, overwrite: b
             f"{folder.path} already holds {state}: pass --resume to go on with it, --overwrite to start again, or another --out"
         )
     check_folder(folder.path)
-    for path in (folder.result, folder.curve, folder.model, folder.checkpoint):
+    for path in (folder.result, folder.curve, folder.model, folder.checkpoint, folder.student, *folder.distillations()):
         path.unlink(missing_ok=True)
+    shutil.rmtree(folder.rounds, ignore_errors=True)
     write_json(folder.config, config)
 
 
@@ -261,8 +272,10 @@ class _Run(BaseCallback):
         report: Report | None,
         should_stop: Callable[[], bool] | None,
         past: dict[str, Any],
+        distillation: Distillation | None = None,
     ) -> None:
         super().__init__()
+        self.distillation = distillation
         self.spec, self.settings, self.folder, self.total = spec, settings, folder, total
         self.report = report or (lambda progress: None)
         self.should_stop = should_stop or (lambda: False)
@@ -318,8 +331,16 @@ class _Run(BaseCallback):
 
     def _save_checkpoint(self) -> None:
         self._write_curve()
+        if self.distillation is not None:
+            self.distillation.save(int(self.model.num_timesteps))
         save_safely(self.model, self.folder.checkpoint, with_training_state=True)
+        if self.distillation is not None:
+            self.distillation.keep_only(int(self.model.num_timesteps))
         self.saved_at = time.monotonic()
+
+    def _scores(self, policy: Any) -> dict[str, Any]:
+        """A policy's scores on the task of the final ones."""
+        return {mode: full(self.scorer.score(policy, self.scorer.task, self.spec.final_episodes, mode)) for mode in MODES}
 
     def finish(self, model: BaseAlgorithm) -> dict[str, Any]:
         """The last point, the model file, the final scores and the result."""
@@ -348,9 +369,12 @@ class _Run(BaseCallback):
             "parameters": sum(p.numel() for p in model.policy.parameters()),
             "settings": self.settings.as_dict(),
             "spawn": self.spawn,
+            **({} if self.distillation is None else {"distillation": self.distillation.finish(self._scores)}),
             **provenance(th.get_num_threads()),
         }
         write_json(self.folder.result, result)
         self.folder.checkpoint.unlink(missing_ok=True)
+        if self.distillation is not None:
+            self.distillation.keep_only(None)
         self.report(Progress(int(model.num_timesteps), self.total, self.points[-1]))
         return result

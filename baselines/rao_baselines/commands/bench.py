@@ -122,6 +122,39 @@ def overhead(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("distillation-speed")
+def distillation_speed(
+    duration: Annotated[float, typer.Option(help="Seconds per measurement; several rounds should fit in.")] = 30.0,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/distillation_speed.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What self-distillation costs: training steps a second without, in another process, and in between."""
+    from rao_baselines import speed as measuring
+    from rao_baselines.provenance import provenance
+    from rao_baselines.runs import check_file, write_json
+
+    if not 0 < duration < float("inf"):
+        raise UserError(f"--duration must be positive, got {duration}")
+    path = out or results_folder() / "distillation_speed.json"
+    check_file(path)
+    values: dict[str, float] = {}
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("speed", total=len(measuring.DISTILLATIONS), note="")
+        for case in measuring.distillation_cases():
+            bars.update(task, note=case.name)
+            values[case.name] = case.run(duration)
+            bars.advance(task)
+    shares = {name: value / values["without"] for name, value in values.items()}
+    result = {"steps_per_second": values, "shares": shares, "duration": duration, **provenance(1)}
+    write_json(path, result)
+    if as_json:
+        ui.print_json(result)
+        return
+    rows = [(name, f"{value:,.0f}", f"{shares[name]:.0%}") for name, value in values.items()]
+    ui.print_table(f"RecursivePPO on {measuring.OURS}", ("self-distillation", "steps/s", "of without"), rows)
+    ui.say(f"\nwrote {path}")
+
+
 def run_experiments(
     suite_name: str,
     only: Sequence[str] = (),

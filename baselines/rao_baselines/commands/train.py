@@ -25,6 +25,9 @@ def command(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; may be given often. Dots reach into mappings."),
     ] = None,
+    distil: Annotated[
+        bool, typer.Option("--distil", help="The run teaches itself from its own experience; `--set distillation.KEY=...` says how.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/ENV/NAME/SEED")] = None,
     name: Annotated[str | None, typer.Option(help="What results call the run.", show_default="ALGORITHM")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, as if it had never stopped.")] = False,
@@ -52,6 +55,8 @@ def command(
 
       rao train recursive_ppo RAO/Maze-20x20 --set env_kwargs.structure=rooms --transfer RAO/Maze-80x80
 
+      rao train recursive_ppo RAO/Maze-20x20 --distil --set distillation.guard=true
+
     Ctrl-C saves and says where; the same command with --resume then ends with the same model as an uninterrupted run.
     """
     from rao_baselines.environments import resolve_id
@@ -63,7 +68,7 @@ def command(
         env_id=resolve_id(env),
         seed=seed,
         steps=steps,
-        overrides=parse_assignments(assignments or []),
+        overrides=_overrides(assignments or [], distil),
         out=str(out) if out else None,
         eval_every=eval_every,
         eval_episodes=eval_episodes,
@@ -91,6 +96,13 @@ def command(
         ui.print_json(result)
     else:
         show(result, spec.folder())
+
+
+def _overrides(assignments: list[str], distil: bool) -> dict[str, Any]:
+    """The settings asked for; `--distil` switches distillation on where they do not already."""
+    overrides = parse_assignments(assignments)
+    asked = any(key.partition(".")[0] == "distillation" for key in overrides)
+    return overrides | ({"distillation": True} if distil and not asked else {})
 
 
 def show(result: dict[str, Any], folder: Path) -> None:

@@ -7,6 +7,7 @@ from rao_baselines.experiments.adaptive import ADAPTIVE
 from rao_baselines.experiments.algebra import ALGEBRA
 from rao_baselines.experiments.curriculum import CURRICULUM
 from rao_baselines.experiments.dialogue import DIALOGUE
+from rao_baselines.experiments.distillation import DISTILLATION
 from rao_baselines.experiments.experiment import Comparison, Experiment, Sizes, Suite, Sweep, Table
 from rao_baselines.experiments.limits import LIMITS
 from rao_baselines.experiments.longseq import LONGSEQ
@@ -25,5 +26,6 @@ SUITES: dict[str, Suite] = {
     "limits": LIMITS,
     "adaptive": ADAPTIVE,
     "curriculum": CURRICULUM,
+    "distillation": DISTILLATION,
 }
 """By the name of the command that runs them."""

@@ -1,0 +1,1 @@
+"""Distillers, one module for each kind of knowledge (MISSION B3)."""
