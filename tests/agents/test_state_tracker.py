@@ -60,6 +60,7 @@ class Naive:
     def arrive(self, depth: int, opened: bool) -> None:
         if opened and depth == 0:
             self.stack, self.acted, self.memory, self.decay = [], -1, np.zeros(self.dim * self.slots), np.zeros(self.slots)
+        gone = Frame()
         while len(self.stack) > depth + (not opened):
             gone = self.stack.pop()
             if self.stack:
@@ -72,6 +73,7 @@ class Naive:
                 if self.acted >= depth:  # opened together with the one before
                     parent.pooled = parent.pooled + self.memory - parent.memory
                     self.memory, self.decay = parent.memory, parent.decay  # type: ignore[attr-defined]
+                    frame.sibling = gone.sibling
                 else:
                     frame.sibling = parent.child
             self.stack.append(frame)

@@ -321,7 +321,7 @@ def test_a_childs_loss_teaches_its_parents_encoder(mode: str) -> None:
         write = strength[:, :, None] * (th.tanh(memory.value(facts))[:, None] - before)
         stored = stored + batch["parent/kept"][:, :, None] * (write - write.detach())
         scores = (memory.key(stored) @ memory.query(own)[:, :, None]).squeeze(2) / options.dim**0.5
-        parts.append((scores.softmax(1)[:, :, None] * stored).sum(1))
+        parts.append(F.layer_norm((scores.softmax(1)[:, :, None] * stored).sum(1), (options.dim,)))
     (th.cat(parts, 1) * weights[inner.features_dim :]).sum().backward()
     expected = {name: parameter.grad for name, parameter in extractor.named_parameters() if parameter.grad is not None}
     for name in expected:
@@ -331,7 +331,7 @@ def test_a_childs_loss_teaches_its_parents_encoder(mode: str) -> None:
     # And the part of it that came through the parent's observation alone is not nothing.
     watched = {key: tensor.clone().requires_grad_(key.startswith("parent/")) for key, tensor in batch.items()}
     features = extractor(watched)
-    features[:, inner.features_dim :].sum().backward()
+    (features * weights)[:, inner.features_dim :].sum().backward()
     assert watched["parent/task"].grad is not None
     assert float(watched["parent/task"].grad.abs().sum()) > 1e-3
 
@@ -344,7 +344,8 @@ def test_a_parents_loss_teaches_its_childs_encoder(mode: str) -> None:
     assert len(index)
     batch = {key: tensor[index].float().requires_grad_(key.startswith("child/")) for key, tensor in observations.items() if key != "frame"}
     extractor: Any = model.policy.features_extractor
-    extractor(batch)[:, extractor.inner.features_dim :].sum().backward()
+    weights = th.linspace(-1, 1, extractor.features_dim)
+    (extractor(batch) * weights)[:, extractor.inner.features_dim :].sum().backward()
     assert float(batch["child/task"].grad.abs().sum()) > 1e-4
 
 

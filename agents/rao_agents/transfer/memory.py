@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch as th
 from torch import nn
+from torch.nn import functional as F
 
 from rao_agents.transfer.exchange import Context, attend
 from rao_agents.transfer.layout import TransferOptions
@@ -12,7 +13,8 @@ from rao_agents.transfer.layout import TransferOptions
 class ExternalMemory(nn.Module):
     """`memory` slots of width `dim`, zeros when an episode begins.
 
-    Read: r = softmax(q m' / sqrt(dim)) m with q from the frame's features and m' a linear map of the slots.
+    Read: r = normalised(softmax(q m' / sqrt(dim)) m) with q from the frame's features and m' a linear map of the slots; what is
+    read has mean 0 and variance 1 over its entries, since what was written once fades with every later write.
     Written at every step by the frame that acts: m <- (1 - a) m + a v, slot by slot, with the value v = tanh(V k), the
     strength a = sigmoid(g k) softmax(A k), and k the frame's features, its messages and what it read.
 
@@ -34,7 +36,8 @@ class ExternalMemory(nn.Module):
 
     def read(self, features: th.Tensor, memory: th.Tensor) -> th.Tensor:
         """What frames with these features find in `memory` (rows, slots, dim): (rows, dim)."""
-        return attend(self.query(features), self.key(memory), memory)
+        found = attend(self.query(features), self.key(memory), memory)
+        return F.layer_norm(found, found.shape[1:])
 
     def write(self, features: th.Tensor, context: Context, memory: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """By how much frames change `memory`, (rows, slots, dim), and the strength a, (rows, slots)."""

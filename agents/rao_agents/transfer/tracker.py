@@ -207,7 +207,9 @@ class StateTracker:
         """Set aside what the sibling before left, where a frame opens in its place."""
         arrays, rows = self.arrays, self.rows
         heirs = opened & (arrays["last"] == depth - 1) & arrays["known"][rows, depth]
-        arrays["sibling_known"] &= ~above
+        # Children that one action opened together have the same sibling: the last child before them.
+        kept = opened & (arrays["last"] >= depth)
+        arrays["sibling_known"] &= ~above | (kept[:, None] & (np.arange(self.levels) == depth[:, None]))
         index = np.flatnonzero(heirs)
         if len(index):
             at = depth[index]
