@@ -76,7 +76,7 @@ def test_a_run_moves_through_its_stages_and_is_scored_on_its_own_task(algorithm:
     assert [entry["stage"] for entry in result["curriculum"]] == [0, 1]
     assert result["scored_on"] == ENV
     assert result["settings"]["curriculum"]["stages"] == STAGES
-    mixture = train(tiny(algorithm, tmp_path / "mixture", overrides={"mixture": STAGES}))
+    mixture = train(tiny(algorithm, tmp_path / "mixture", overrides={"mixture": STAGES[:2]}))  # DQN has two environments here
     assert mixture["curriculum"] == []
 
 
