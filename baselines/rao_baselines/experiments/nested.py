@@ -36,7 +36,7 @@ NESTED = Suite(
     "The nested-bracket experiments: trained on 16 to 320 tokens, scored on 320 and, without training there, 3,200 and 32,000.",
     (
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-        _row("maskable_ppo_dense", "MaskablePPO, cursor and note, dense", "maskable_ppo", 3, 1_000_000),
+        _row("maskable_ppo_dense", "MaskablePPO, cursor and note, dense", "maskable_ppo", 2, 1_000_000),
         _row("maskable_ppo_sparse", "MaskablePPO, cursor and note, sparse", "maskable_ppo", 1, 1_000_000, SPARSE),
         _row("maskable_ppo_stack", "MaskablePPO, stack of 8, dense", "maskable_ppo", 1, 1_000_000, {"env_kwargs.stack": 8}, "stack=8"),
         _row("recurrent_ppo_dense", "RecurrentPPO, cursor and note, dense", "recurrent_ppo", 1, 400_000),
