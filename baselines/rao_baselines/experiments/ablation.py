@@ -10,6 +10,7 @@ SEEDS = 3
 STEPS = 120_000
 BONUS = 0.5
 REPEATS = 4
+MEMORY = 8
 
 BASE = "base"
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -30,6 +31,8 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "depth_half": ("depth weights 0.5", {"depth_weighting": 0.5}),
     "depth_full": ("depth weights 1", {"depth_weighting": 1.0}),
+    **{f"transfer_{mode}": (f"state transfer: {mode}", {"state_transfer": mode}) for mode in ("summary", "hidden", "attention")},
+    "transfer_memory": ("memory of the tree", {"state_transfer_kwargs": {"memory": MEMORY}}),
 }
 """What a row changes: its label, and settings on top of the family's own."""
 
@@ -54,6 +57,11 @@ QUESTIONS = {
     "policy": {"delegation head": BASE, "plain softmax": "softmax"},
     "masks": {"applied": BASE, "seen, not applied": "unmasked", "neither": "maskless"},
     "depth weights": {"0": BASE, "0.5": "depth_half", "1": "depth_full"},
+    "state transfer": {
+        "none": BASE,
+        **{mode: f"transfer_{mode}" for mode in ("summary", "hidden", "attention")},
+        "memory alone": "transfer_memory",
+    },
 }
 
 ABLATION = Suite(
