@@ -13,6 +13,7 @@ from rao_baselines.experiments.limits import LIMITS
 from rao_baselines.experiments.longseq import LONGSEQ
 from rao_baselines.experiments.maze import MAZE
 from rao_baselines.experiments.nested import NESTED
+from rao_baselines.experiments.relay import RELAY
 
 __all__ = ["SUITES", "Comparison", "Experiment", "Sizes", "Suite", "Sweep", "Table"]
 
@@ -26,6 +27,7 @@ SUITES: dict[str, Suite] = {
     "limits": LIMITS,
     "adaptive": ADAPTIVE,
     "curriculum": CURRICULUM,
+    "relay": RELAY,
     "distillation": DISTILLATION,
 }
 """By the name of the command that runs them."""
