@@ -61,6 +61,7 @@ def table_of(name: str, results: Path, document: Path) -> str:
     }
     tables["headlines"] = lambda: headlines(results)
     tables["delegation"] = lambda: delegation(results)
+    tables["overhead"] = lambda: overhead(results)
     tables |= {name: lambda make=make: make(results) for name, make in headline_table.TABLES.items()}  # type: ignore[misc]
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
@@ -167,6 +168,19 @@ def delegation(results: Path) -> list[list[str]]:
 
     path = results / "delegation.json"
     return table(read_json(path) if path.is_file() else {})
+
+
+def overhead(results: Path) -> list[list[str]]:
+    """What each mode of state transfer costs; its heading alone where nothing is kept."""
+    path = results / "overhead.json"
+    modes = read_json(path)["modes"] if path.is_file() else {}
+    return [
+        ["`state_transfer`", "training, steps/s", "time of a step", "acting, steps/s", "time of a step"],
+        *(
+            [name, f"{row['training']:,.0f}", f"x {row['training_time']:.2f}", f"{row['acting']:,.0f}", f"x {row['acting_time']:.2f}"]
+            for name, row in modes.items()
+        ),
+    ]
 
 
 def tuning(results: Path, study: str) -> list[list[str]]:
