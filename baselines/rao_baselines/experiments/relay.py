@@ -26,7 +26,7 @@ def _row(mode: str, direction: str) -> Experiment:
 RELAY = Suite(
     "Relays: codes of three digits that only another frame sees, by what is passed between frames.",
     tuple(_row(mode, direction) for mode in MODES for direction in DIRECTIONS),
-    {},
+    {direction: f"Relay-{direction}: what is passed between frames" for direction in DIRECTIONS},
     sweeps=(
         Sweep(
             "relays",
