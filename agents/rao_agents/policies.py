@@ -351,7 +351,7 @@ class DelegationMixin:
             return result
         acting = self._acting()
         single = acting.is_single(observation)
-        batch: Any = {key: np.asarray(array)[None] for key, array in observation.items()} if single else observation
+        batch: Any = {key: np.asarray(array)[None] for key, array in cast(Any, observation).items()} if single else observation
         actions, after = acting.step(lambda shown: predict(shown, None, None, deterministic, action_masks)[0], batch, state, episode_start)
         return (actions[0] if single else actions), after
 
