@@ -468,6 +468,15 @@ def test_without_spawn_actions_it_is_a_memory_of_the_root() -> None:
     assert state is not None
 
 
+@pytest.mark.parametrize("options", [{"advantage": "rloo"}, {"credit": "tree"}, {"credit": "root", "delegation_head": False}])
+def test_with_other_credit(options: dict[str, Any]) -> None:
+    env = make_vec_env("RAO/Maze-5x5-v0", 4, 0, observe_frame=True, repeats=2 if "advantage" in options else 1)
+    model = make("everything", env, **options)
+    before = params(model)
+    model.learn(400)
+    assert not same(before, params(model))
+
+
 def test_transfer_off_changes_nothing() -> None:
     """No state, no wrapper, the same network and numbers as without the arguments."""
     plain = RecursivePPO("MultiInputPolicy", make_vec_env(MAZE, 3, 0), batch_size=48, n_epochs=2, **SMALL).learn(100)

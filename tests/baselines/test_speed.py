@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rao_baselines import speed
+from rao_baselines import overhead, speed
 
 
 def test_single_and_batched_measurements() -> None:
@@ -35,3 +35,12 @@ def test_the_whole_measurement(rao: Callable[..., Any], tmp_path: Path) -> None:
     assert done.code == 0
     assert len(done.json["ratios"]) == 3
     assert all(entry["value"] > 0 for entry in done.json["measurements"].values())
+
+
+def test_overhead_compares_with_no_transfer() -> None:
+    """Every mode is measured, and times are multiples of those without transfer."""
+    values = {name: overhead.Speed(100.0 / (k + 1), 200.0 / (k + 1)) for k, name in enumerate(overhead.MODES)}
+    result = overhead.report(values, 1.0)
+    assert result["modes"]["none"] == {"training": 100.0, "acting": 200.0, "training_time": 1.0, "acting_time": 1.0}
+    assert [row["training_time"] for row in result["modes"].values()] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert overhead.acting(overhead.MODES["memory of 8 slots"], 0.05) > 0
