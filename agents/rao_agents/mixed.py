@@ -200,6 +200,9 @@ class MixedVecEnv(RecursiveVecEnv):
         ValueError: tasks that differ in these, weights that cannot be used, or an id that is not of a recursive family.
     """
 
+    mixes_tasks = True
+    """Which task a seed stands for depends on the environment that plays it: `RepeatTasks` cannot repeat them."""
+
     def __init__(self, tasks: Sequence[Task], n_envs: int, weights: Sequence[float] | None = None) -> None:
         self.tasks: tuple[Task, ...] = tuple((env_id, dict(kwargs)) for env_id, kwargs in tasks)
         batches = [_make_batch(env_id, kwargs, n_envs) for env_id, kwargs in self.tasks]

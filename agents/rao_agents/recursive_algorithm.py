@@ -209,6 +209,7 @@ class RecursiveAlgorithm(MaskablePPO):
         self.specialists = specialists
         self.n_specialists = n_specialists
         self.state_transfer = state_transfer
+        check_transfer(state_transfer, state_transfer_kwargs)
         self.state_transfer_kwargs = dict(state_transfer_kwargs or {})
         self.spawn_actions: tuple[int, ...] = ()
         self._tap: FrameTap | None = None
@@ -273,6 +274,7 @@ class RecursiveAlgorithm(MaskablePPO):
         self.check_options()
         self.ent_coef_schedule = FloatSchedule(self.ent_coef)
         policy_kwargs, buffer_kwargs, space = self.policy_kwargs, self.rollout_buffer_kwargs, self.observation_space
+        self._check_policy()
         if self.transfer_options.active:
             self._add_states()
         if issubclass(self.policy_class, DelegationMixin):
@@ -301,6 +303,16 @@ class RecursiveAlgorithm(MaskablePPO):
         self._tap = self._states = None
         if isinstance(self.rollout_buffer, FrameRolloutBufferMixin):
             self.rollout_buffer.value_function = self._values
+
+    def _check_policy(self) -> None:
+        """Refuse what another package's policy would pass over in silence."""
+        if issubclass(self.policy_class, DelegationMixin):
+            return
+        for name, unset in (("threshold", "constant"), ("specialists", "none")):
+            if getattr(self, name) != unset:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} needs a policy of this package (MultiInputPolicy), got {self.policy_class.__name__}"
+                )
 
     def _add_states(self) -> None:
         """Let the policy and the buffer about to be made see states: another observation, and an extractor around theirs."""

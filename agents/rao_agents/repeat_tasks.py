@@ -27,7 +27,7 @@ class RepeatTasks(VecEnvWrapper):
         seed: from which the tasks' seeds are drawn, at least 0; None for a fresh one.
 
     Raises:
-        ValueError: `repeats` below 2, a seed below 0, or a wrapper between that may change observations.
+        ValueError: `repeats` below 2, a seed below 0, a wrapper between that may change observations, or a mixture of tasks.
     """
 
     def __init__(self, venv: VecEnv, repeats: Any, seed: int | None = None) -> None:
@@ -38,6 +38,8 @@ class RepeatTasks(VecEnvWrapper):
             if not isinstance(inner, VecMonitor):
                 raise ValueError(f"put RepeatTasks inside {type(inner).__name__}, directly around the environments")
             inner = inner.venv
+        if getattr(inner, "mixes_tasks", False):
+            raise ValueError("a mixture of tasks cannot be repeated: environments of different sizes cannot play the same root task")
         super().__init__(venv)
         self.repeats = int(repeats)
         self.base_seed = _checked(seed)

@@ -79,6 +79,10 @@ def environment_arguments(settings: Settings, env_id: str, spawn: bool) -> dict[
     """Keyword arguments of the environment itself, as evaluation needs them too (feedback left out: it changes no score)."""
     arguments = dict(settings.env_kwargs)
     if is_recursive(env_id) and needs_frame(settings):
+        if settings.frame_stack > 1:
+            raise UserError(
+                "frame_stack does not go with specialists, state_transfer or a memory: they read which frame acts from single observations"
+            )
         arguments.setdefault("observe_frame", True)
     if "spawn" in arguments and is_recursive(env_id):
         value = str(arguments["spawn"]).lower()

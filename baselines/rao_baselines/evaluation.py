@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,9 @@ def score(
     if isinstance(agent, BaseAlgorithm | BasePolicy):
         explores = isinstance(agent, DQN) and not deterministic
         unmasked = not use_masking and _takes_masks(getattr(agent, "policy", agent))
-        if frame_stack > 1 or explores or unmasked:
+        if unmasked and getattr(getattr(agent, "policy", agent), "stateful", False):
+            agent = UnmaskedPolicy(agent)
+        elif frame_stack > 1 or explores or unmasked:
             agent = AdaptedModel(agent, frame_stack, use_masking)
     return rao_envs.evaluate(
         agent,
@@ -81,6 +83,27 @@ def full(evaluation: Evaluation) -> dict[str, Any]:
     """`brief`, with all means and their 95 % intervals under `summary`."""
     summary = {name: None if value is None else value._asdict() for name, value in evaluation.summary().items()}
     return {**brief(evaluation), "summary": summary}
+
+
+class UnmaskedPolicy:
+    """A policy that keeps states of frames, choosing without masks: all else is its own."""
+
+    def __init__(self, model: Model) -> None:
+        self.kept: Any = getattr(model, "policy", model)
+        self.__name__ = type(model).__name__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["kept"], name)
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, action_masks: Any = None
+    ) -> tuple[Any, Any]:
+        """As the policy's, with every action allowed."""
+        return cast(tuple[Any, Any], self.kept.predict(observation, state, episode_start, deterministic, np.ones_like(action_masks)))
+
+    def action_probabilities(self, observation: Any, state: Any, action_masks: npt.NDArray[np.bool_]) -> tuple[Any, Any]:
+        """As the policy's, with every action allowed."""
+        return cast(tuple[Any, Any], self.kept.action_probabilities(observation, state, np.ones_like(action_masks)))
 
 
 class AdaptedModel:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import A2C
 
-from rao_agents import RecursiveA2C, RecursivePPO, make_vec_env
+from rao_agents import RecursiveA2C, RecursivePPO, RepeatTasks, make_vec_env
 from rao_agents.mixed import MixedVecEnv, make_mixed_vec_env, mixed_vec_env, shares, task_name
 from tests.agents.test_vec_env import assert_same, random_actions
 from tests.envs import third_party
@@ -157,3 +157,11 @@ def test_the_same_seeds_and_changes_give_the_same_episodes(seed: int, change: in
         runs.append(found + played(mixed, 30))
     for mine, theirs in zip(*runs, strict=True):
         assert_same(mine[:4], theirs[:4])
+
+
+def test_a_mixture_is_not_repeated() -> None:
+    """Tasks that begin alike in every size would be compared as if they were one."""
+    tasks = [("RAO/Maze-v0", {"rows": size, "cols": size}) for size in (5, 6)]
+    for monitor in (True, False):
+        with pytest.raises(ValueError, match="a mixture of tasks cannot be repeated"):
+            RepeatTasks(make_mixed_vec_env(tasks, 4, 0, monitor=monitor), 2)

@@ -10,6 +10,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from role_envs import contradictions
+from sb3_contrib.common.maskable.policies import MaskableMultiInputActorCriticPolicy
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from toy_envs import LampTree, lamps
@@ -237,3 +238,10 @@ def test_the_key_itself() -> None:
     require_frame(space, "this")
     with pytest.raises(ValueError, match="this needs the key 'frame'"):
         require_frame(plain, "this")
+
+
+@pytest.mark.parametrize(("name", "value"), [("specialists", "level"), ("specialists", "role"), ("threshold", "situation")])
+def test_other_peoples_policies_are_refused(name: str, value: str) -> None:
+    """They would act without, in silence."""
+    with pytest.raises(ValueError, match=f"{name}='{value}' needs a policy of this package"):
+        RecursivePPO(MaskableMultiInputActorCriticPolicy, lamps(1, observe_frame=True), **{name: value})  # type: ignore[arg-type]

@@ -492,3 +492,18 @@ def test_policy_and_value_may_have_extractors_of_their_own() -> None:
     model = make("everything", policy_kwargs=policy).learn(100)
     assert model.policy.vf_features_extractor is not model.policy.pi_features_extractor
     rao_envs.evaluate(model, MAZE, 2, observe_frame=True)
+
+
+@pytest.mark.parametrize("given", [[1], "dim", 3])
+def test_options_that_are_no_dictionary(given: Any) -> None:
+    with pytest.raises(ValueError, match="state_transfer_kwargs must be a dictionary or None"):
+        RecursivePPO("MultiInputPolicy", lamps(1, observe_frame=True), state_transfer="summary", state_transfer_kwargs=given)
+
+
+def test_beginnings_are_said_of_every_environment() -> None:
+    """One for all would be spread over them, and all of their states forgotten."""
+    model = make("summary")
+    observation = model.get_env().reset()
+    _, state = model.predict(observation)
+    with pytest.raises(ValueError, match="episode_start is of 1 environments, the observation of 3"):
+        model.predict(observation, state, np.array([True]))

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
 from small_runs import ENV, tiny
 
-from rao_agents import load_safely
+from rao_agents import RecursivePPO, load_safely, make_vec_env
 from rao_baselines import training
 from rao_baselines.agents import load_agent
 from rao_baselines.algorithms import ALGORITHMS
@@ -55,6 +56,38 @@ def test_specialists_are_told_which_frame_acts(tmp_path: Path) -> None:
     assert loaded.env_kwargs == {"observe_frame": True, "budget": 30, "spawn": True} and loaded.agent.policy.networks == 2
     again = score(loaded.agent, "RAO/Maze-10x10-v0", evaluation_seeds(4), mode="sampled", env_kwargs=loaded.env_kwargs)
     assert again.summary()["steps"].mean == result["transfer"]["RAO/Maze-10x10?budget=30"]["sampled"]["steps"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+def test_states_are_kept_where_nothing_is_masked(mode: str) -> None:
+    """All states reach the policy, and none of the masks."""
+    model = RecursivePPO(
+        "MultiInputPolicy",
+        make_vec_env(ENV, 2, 0, observe_frame=True, budget=30),
+        n_steps=8,
+        batch_size=16,
+        state_transfer="hidden",
+        seed=0,
+    )
+    seeds = evaluation_seeds(6)
+    arguments: dict[str, Any] = {"observe_frame": True, "budget": 30}
+    masked, free = (score(model, ENV, seeds, mode=mode, env_kwargs=arguments, use_masking=use) for use in (True, False))
+    env = gym.make(ENV, **arguments)
+    for one in (masked, free):
+        forbidden = 0
+        for episode in one.episodes:
+            env.reset(seed=episode.seed)
+            for action in episode.actions:
+                forbidden += not env.unwrapped.action_masks()[action]  # type: ignore[attr-defined]
+                env.step(action)
+        assert (forbidden > 0) == (one is free)
+    assert free.agent == "RecursivePPO"
+
+
+def test_stacked_observations_do_not_go_with_frames(tmp_path: Path) -> None:
+    for setting in ({"state_transfer": "summary"}, {"specialists": "level"}, {"state_transfer_kwargs.memory": 2}):
+        with pytest.raises(UserError, match="frame_stack does not go with specialists, state_transfer or a memory"):
+            train(tiny("recursive_ppo", tmp_path / "run", overrides={"frame_stack": 2, **setting}))
 
 
 EXTRAS: dict[str, dict[str, Any]] = {

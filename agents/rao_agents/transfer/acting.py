@@ -56,7 +56,10 @@ class StateActing:
         tracker = StateTracker(self.layout, len(batch[FRAME_KEY]))
         if state is not None:
             tracker.load(state)
-        tracker.arrive(batch[FRAME_KEY], None if episode_start is None else np.asarray(episode_start, np.bool_).reshape(-1))
+        fresh = None if episode_start is None else np.asarray(episode_start, np.bool_).reshape(-1)
+        if fresh is not None and len(fresh) != tracker.n:
+            raise ValueError(f"episode_start is of {len(fresh)} environments, the observation of {tracker.n}")
+        tracker.arrive(batch[FRAME_KEY], fresh)
         with th.no_grad(), self.extractor.every_row():
             result = act(tracker.view(batch))
         tracker.note(batch, self.extractor.carry)

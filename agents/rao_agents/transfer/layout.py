@@ -84,6 +84,8 @@ def check_options(mode: Any, kwargs: Mapping[str, Any] | None) -> TransferOption
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"state_transfer must be one of {', '.join(MODES)}, got {mode!r}")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ValueError(f"state_transfer_kwargs must be a dictionary or None, got {kwargs!r}")
     given = dict(kwargs or {})
     known = [name for name in TransferOptions._fields if name != "mode"]
     if unknown := sorted(set(given) - set(known)):
