@@ -15,6 +15,7 @@ import platform
 import secrets
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -391,7 +392,7 @@ def read_archive(path: File, name: str = "the model file", custom_objects: Mappi
     try:
         with zipfile.ZipFile(path) as archive:
             members = {entry: archive.read(entry) for entry in archive.namelist()}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged ({error})") from error
     if missing := [member for member in (DATA, "policy" + TENSORS) if member not in members]:
         raise ModelFileError(f"{name} is not a model file, or it is truncated or damaged (it has no {' and no '.join(missing)})")

@@ -35,6 +35,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 INLINE_BYTES = 512
 """Arrays up to this size stay inside the JSON text where a store for larger ones is offered."""
 
+MOST_NUMBERS = 1 << 26
+"""A Box of more numbers is not read: its bounds alone would fill the memory, whatever the size of the file."""
+
 _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
 
@@ -175,6 +178,24 @@ def decode(value: Any, store: Mapping[str, npt.NDArray[Any]] | None = None) -> A
         raise ValueError(f"damaged {kind}: {error}") from error
 
 
+def load_array(content: bytes) -> npt.NDArray[Any]:
+    """The array in the bytes of a .npy file.
+
+    Raises:
+        ValueError, EOFError, OSError: it is damaged. Memory is taken only for what is there: NumPy itself takes what the header announces.
+    """
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"an array of format {version}")
+    shape, _, dtype = (np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
+    # What holds objects NumPy refuses by itself.
+    if not dtype.hasobject and (dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(content) - file.tell()):
+        raise ValueError(f"an array of {shape} {dtype} announced, {len(content) - file.tell()} bytes found")
+    array: npt.NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+    return array
+
+
 def _table_if_needed(schedule: Any) -> Any:
     inner = schedule
     while isinstance(inner, utils.FloatSchedule):
@@ -200,8 +221,7 @@ def _encode_array(array: npt.NDArray[Any], store: Arrays | None) -> dict[str, An
 
 
 def _decode_array(value: Mapping[str, Any], store: Any) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.load(io.BytesIO(base64.b64decode(value["npy"])), allow_pickle=False)
-    return array
+    return load_array(base64.b64decode(value["npy"]))
 
 
 def _decode_stored(value: Mapping[str, Any], store: Mapping[str, npt.NDArray[Any]] | None) -> npt.NDArray[Any]:
@@ -243,6 +263,8 @@ def _decode_space(value: Mapping[str, Any], store: Any) -> spaces.Space[Any]:
     name = value["type"]
     if name == "Box":
         dtype = np.dtype(value["dtype"])
+        if math.prod(value["shape"]) > MOST_NUMBERS:
+            raise ValueError(f"a Box of shape {value['shape']} is larger than any observation")
         low, high = (np.broadcast_to(np.asarray(decode(value[bound]), dtype), value["shape"]) for bound in ("low", "high"))
         return spaces.Box(low, high, tuple(value["shape"]), dtype.type)
     if name == "Discrete":

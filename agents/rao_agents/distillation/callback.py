@@ -136,6 +136,8 @@ class SelfDistillationCallback(BaseCallback):
         self._recorder: EpisodeRecorder | None = None
         self._injection: GradientInjection | None = None
         self._loaded: Mapping[str, Any] | None = None
+        self._clock = 0  # environment steps when a rollout last began
+        self._learning: Any = None  # which call of `learn` the hook belongs to
 
     # -- the callback's events ---------------------------------------------------------------------
 
@@ -153,6 +155,7 @@ class SelfDistillationCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         model = self._model()
+        self._learning = model.start_time
         if self._recorder is None or self._recorder.model is not model or self._recorder.env is not model.get_env():
             self._recorder = EpisodeRecorder(model)
         if self._injection is not None:
@@ -161,12 +164,19 @@ class SelfDistillationCallback(BaseCallback):
         if self._loaded is not None:
             self._resume(self._loaded)
             self._loaded = None
+        if model.num_timesteps < self._clock:  # `learn` counts from 0 again
+            back = int(model.num_timesteps) - self._clock
+            self.trigger.shift(back)
+            if self.guard is not None:
+                self.guard.shift(back)
+        self._clock = int(model.num_timesteps)
         self._injection.install()
         if self.archive is not None and self.rounds == 0:
             self.archive.write(0, model.policy, None, {"timesteps": int(model.num_timesteps), "iteration": self.iteration})
 
     def _on_rollout_start(self) -> None:
         model = self._model()
+        self._clock = int(model.num_timesteps)
         if self._updated:
             self._updated = False
             self.distiller.observe(model.policy, self.iteration)
@@ -187,13 +197,14 @@ class SelfDistillationCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         assert self._recorder is not None
-        episodes = self._recorder.end(self.iteration)
+        episodes = self._recorder.end(self.iteration, self.buffer.max_steps)
         self.buffer.extend(episodes)
         self.remembered += sum(map(len, episodes))
         self.iteration += 1
         self._updated = True
 
     def _on_training_end(self) -> None:
+        self._clock = int(self.num_timesteps)
         self._archive()
         self.close()
 
@@ -302,9 +313,10 @@ class SelfDistillationCallback(BaseCallback):
 
     def _loss(self) -> Any:
         """The injectors' losses in one step of the optimiser."""
-        if self.pool is None:
-            return None
         model = self._model()
+        # An exception leaves the hook behind: SB3 tells callbacks of no end then. It stays silent in any later `learn`.
+        if self.pool is None or model.start_time != self._learning:
+            return None
         index = self.rng.integers(len(self.pool), size=min(self.batch_size, len(self.pool)))
         batch = self.pool.batch(model.policy, index)
         terms = [term for injector in self.injectors if (term := injector.loss(model, batch)) is not None]
@@ -358,6 +370,7 @@ class SelfDistillationCallback(BaseCallback):
             "rng": self.rng.bit_generator.state,
             "counters": [self.rounds, self.iteration, self.remembered, int(self._updated), int(self._given)],
             "record": self.record,
+            "clock": self._clock,
             "buffer": self.buffer.state(),
             "distiller": self.distiller.state(),
             "knowledge": None if self.knowledge is None else np.frombuffer(self.knowledge.to_bytes(), np.uint8),
@@ -390,6 +403,7 @@ class SelfDistillationCallback(BaseCallback):
             self.rounds, self.iteration, self.remembered, updated, given = (int(number) for number in state["counters"])
             self._updated, self._given = bool(updated), bool(given)
             self.record = dict(state["record"])
+            self._clock = int(state.get("clock", 0))
             self.buffer.set_state(state["buffer"])
             self.distiller.set_state(state["distiller"])
             content = state["knowledge"]
@@ -399,7 +413,7 @@ class SelfDistillationCallback(BaseCallback):
             self.trigger.set_state(state["trigger"])
             if self.guard is not None:
                 self.guard.set_state(state["guard"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is not the state of a SelfDistillationCallback: {error}") from error
         self._recorder, self._loaded = None, state
 
@@ -414,7 +428,9 @@ class SelfDistillationCallback(BaseCallback):
         self.pool = None
         if state["pool"] is not None and self.knowledge is not None:
             self.pool = Pool(States(**state["pool"]), self.knowledge, model.device)
-            injection = Injection(model, self.knowledge, self.pool, self.rng, self.strength)
+            # The round goes on with the strength it began with; the guard's may have changed since.
+            strength = float(self.record.get("strength", self.strength))
+            injection = Injection(model, self.knowledge, self.pool, self.rng, strength)
             for injector in self.injectors:
                 injector.resume(injection)
 

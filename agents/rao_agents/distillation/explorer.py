@@ -138,6 +138,8 @@ class Exploiter:
     ) -> tuple[npt.NDArray[Any], Any]:
         """As a policy's `predict`; sampled actions come from torch's generator."""
         policy: Any = self.policy
+        if getattr(policy, "stateful", False):
+            raise ValueError("an exploiter of a policy with state transfer cannot act: use `policy`, its average without the sharpening")
         if action_masks is None and not isinstance(observation, np.ndarray):
             action_masks = masks_from_observation(observation, int(policy.action_space.n))
         if deterministic:

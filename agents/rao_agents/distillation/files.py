@@ -5,16 +5,53 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from rao_agents import safe_json
 from rao_agents.checkpoint import File, ModelFileError, _dump, _readable, _write_archive
 
 FORMAT, FORMAT_VERSION = "rao-distillation", 1
 DOCUMENT, ARRAYS = "state.json", "arrays/"
+MOST_STATE_BYTES = 1 << 34
+"""State files that unpack to more than this are refused."""
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, AttributeError, EOFError, OSError, RuntimeError, MemoryError)
+"""What reading a damaged or hostile archive raises; RuntimeError also for encryption, unknown compression and endless nesting."""
+
+
+def write_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, bytes]:
+    """Members of an archive that hold `arrays`."""
+    members = {}
+    for name, array in arrays.items():
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        members[f"{ARRAYS}{name}.npy"] = file.getvalue()
+    return members
+
+
+def read_members(file: BinaryIO, most_bytes: int) -> tuple[dict[str, bytes], safe_json.Arrays]:
+    """The members of an archive, and the arrays among them.
+
+    Raises:
+        ValueError: it unpacks to more than `most_bytes`, or an array announces more than its member holds.
+        Exception: any of `UNREADABLE`.
+    """
+    with zipfile.ZipFile(file) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+        if size > most_bytes:
+            raise ValueError(f"it unpacks to {size:,} bytes, more than the {most_bytes:,} allowed")
+        members = {entry: archive.read(entry) for entry in archive.namelist()}
+    arrays = {
+        entry.removeprefix(ARRAYS).removesuffix(".npy"): safe_json.load_array(members[entry])
+        for entry in members
+        if entry.startswith(ARRAYS)
+    }
+    return members, arrays
 
 
 def write_state(path: File, state: Mapping[str, Any]) -> None:
@@ -25,11 +62,7 @@ def write_state(path: File, state: Mapping[str, Any]) -> None:
     """
     arrays: safe_json.Arrays = {}
     document = {"format": FORMAT, "version": FORMAT_VERSION, "state": safe_json.encode(dict(state), arrays)}
-    members = {DOCUMENT: _dump(document)}
-    for name, array in arrays.items():
-        file = io.BytesIO()
-        np.save(file, array, allow_pickle=False)
-        members[f"{ARRAYS}{name}.npy"] = file.getvalue()
+    members = {DOCUMENT: _dump(document)} | write_arrays(arrays)
     _write_archive(path, members)
 
 
@@ -42,20 +75,14 @@ def read_state(path: File) -> dict[str, Any]:
     """
     with _readable(path) as (file, name):
         try:
-            with zipfile.ZipFile(file) as archive:
-                members = {entry: archive.read(entry) for entry in archive.namelist()}
+            members, arrays = read_members(file, MOST_STATE_BYTES)
             document = json.loads(members[DOCUMENT])
             if document["format"] != FORMAT or document["version"] != FORMAT_VERSION:
                 raise ModelFileError(f"{name} is of another format or version than {FORMAT} {FORMAT_VERSION}")
-            arrays = {
-                entry.removeprefix(ARRAYS).removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-                for entry, content in members.items()
-                if entry.startswith(ARRAYS)
-            }
             state = safe_json.decode(document["state"], arrays)
         except ModelFileError:
             raise
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError, OSError) as error:
+        except UNREADABLE as error:
             raise ModelFileError(f"{name} is damaged, or no state of a distillation: {error}") from error
     if not isinstance(state, dict):
         raise ModelFileError(f"{name} is damaged: it holds no table")

@@ -15,6 +15,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from rao_agents.distillation.injectors import from_arrays, to_arrays
+from rao_agents.distillation.torch_seeds import torch_seeded
 
 
 class HeldOut:
@@ -49,14 +50,16 @@ class HeldOut:
         policy: Any = model.policy if isinstance(model, BaseAlgorithm) else model
         masked = isinstance(policy, MaskableActorCriticPolicy) and is_masking_supported(env)
         was_training = policy.training
-        with th.random.fork_rng(devices=[]):
-            th.manual_seed(self.seed)
+        with torch_seeded(self.seed, policy.device):
             env.seed(self.seed)
             obs: Any = env.reset()
+            # Policies with state transfer keep a state for every frame; others hand None back.
+            state, starts = None, np.ones(n, np.bool_)
             while (counts < wanted).any():
                 more = {"action_masks": get_action_masks(env)} if masked else {}
-                actions, _ = policy.predict(obs, deterministic=self.deterministic, **more)
+                actions, state = policy.predict(obs, state, starts, deterministic=self.deterministic, **more)
                 obs, rewards, dones, infos = env.step(actions)
+                starts = np.asarray(dones, np.bool_)
                 sums += rewards
                 for i in np.flatnonzero(dones).tolist():
                     if counts[i] < wanted[i]:
@@ -124,6 +127,11 @@ class Guard:
         self.scores.append((int(model.num_timesteps), score))
         self.next = int(model.num_timesteps) + self.every
         return score
+
+    def shift(self, steps: int) -> None:
+        """The count of environment steps was set back: it is now more by `steps` (fewer, as that is below 0)."""
+        self.scores = [(at + steps, score) for at, score in self.scores]
+        self.next += steps
 
     def begin(self, model: BaseAlgorithm) -> float:
         """Before a round: keep the policy, and score it unless that was just done. Returns the score."""

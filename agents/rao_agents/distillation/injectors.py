@@ -253,6 +253,9 @@ class ElasticWeightConsolidation(Injector):
     def resume(self, round_: Injection) -> None:
         """See `Injector`."""
         self.strength = round_.strength
+        device = round_.model.policy.device
+        self.anchor = {name: value.to(device) for name, value in self.anchor.items()}
+        self.fisher = {name: value.to(device) for name, value in self.fisher.items()}
 
     def loss(self, model: OnPolicyAlgorithm, batch: Batch) -> th.Tensor | None:
         """See `Injector`."""

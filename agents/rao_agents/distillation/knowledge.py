@@ -9,25 +9,25 @@ from __future__ import annotations
 import io
 import json
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import numpy as np
 import torch as th
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
 from rao_agents import safe_json
 from rao_agents.checkpoint import File, ModelFileError, _dump, _readable, _write_archive
+from rao_agents.distillation.files import UNREADABLE, read_members, write_arrays
 from rao_agents.distillation.observations import Observations, Values
 
 if TYPE_CHECKING:
     from rao_agents.distillation.distillers.skills import SkillLibrary
 
 FORMAT, FORMAT_VERSION = "rao-knowledge", 1
-DOCUMENT, ARRAYS = "knowledge.json", "arrays/"
+DOCUMENT = "knowledge.json"
 MOST_BYTES = 1 << 30
 """Files that unpack to more than this are refused."""
 
@@ -201,11 +201,7 @@ class Knowledge:
             "features": safe_json.encode(self.features),
             "provenance": asdict(self.provenance),
         }
-        members = {DOCUMENT: _dump(document)}
-        for name, array in arrays.items():
-            file = io.BytesIO()
-            np.save(file, array, allow_pickle=False)
-            members[f"{ARRAYS}{name}.npy"] = file.getvalue()
+        members = {DOCUMENT: _dump(document)} | write_arrays(arrays)
         _write_archive(path, members)
 
     def to_bytes(self) -> bytes:
@@ -228,7 +224,8 @@ class Knowledge:
         if not isinstance(kind, str) or kind not in _KINDS:
             raise KnowledgeFileError(f"{name} holds {kind!r} knowledge; known kinds: {', '.join(sorted(_KINDS))} (see register_knowledge)")
         try:
-            knowledge = _KINDS[kind](_mapping(document, "config"))
+            with _NoLargerThan(_numbers(_mapping(document, "networks"))):
+                knowledge = _KINDS[kind](_mapping(document, "config"))
             _load_networks(knowledge.networks, _mapping(document, "networks"))
             knowledge.set_extra(_mapping(document, "extra"))
             knowledge.figures = {key: _number(value) for key, value in _mapping(document, "figures").items()}
@@ -236,7 +233,7 @@ class Knowledge:
             knowledge.importance = {key: _number(value) for key, value in _mapping(document, "importance").items()}
             knowledge.features = {key: _number(value) for key, value in _mapping(document, "features").items()}
             knowledge.provenance = _provenance(_mapping(document, "provenance"))
-        except (ValueError, TypeError, KeyError, RuntimeError, AttributeError, AssertionError) as error:
+        except (*UNREADABLE, AssertionError, OverflowError) as error:
             raise KnowledgeFileError(f"{name} is damaged, or of a newer version: {error}") from error
         return knowledge.to(device)
 
@@ -270,27 +267,18 @@ def _describe(net: nn.Module) -> dict[str, Any]:
 def _read(file: Any, name: str) -> dict[str, Any]:
     """The document of an open file, its arrays put in place."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            if size > MOST_BYTES:
-                raise KnowledgeFileError(f"{name} unpacks to {size:,} bytes, more than the {MOST_BYTES:,} allowed")
-            members = {entry: archive.read(entry) for entry in archive.namelist()}
+        members, arrays = read_members(file, MOST_BYTES)
+        if DOCUMENT not in members:
+            raise KnowledgeFileError(f"{name} does not hold knowledge: it has no {DOCUMENT}")
         raw = json.loads(members[DOCUMENT])
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise KnowledgeFileError(f"{name} does not hold knowledge")
         if raw.get("version") != FORMAT_VERSION:
             raise KnowledgeFileError(f"{name} is of format version {raw.get('version')}, this is version {FORMAT_VERSION}")
-        arrays = {
-            entry.removeprefix(ARRAYS).removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-            for entry, content in members.items()
-            if entry.startswith(ARRAYS)
-        }
         return cast(dict[str, Any], safe_json.decode(raw, arrays))
     except KnowledgeFileError:
         raise
-    except KeyError:
-        raise KnowledgeFileError(f"{name} does not hold knowledge: it has no {DOCUMENT}") from None
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise KnowledgeFileError(f"{name} is not a file of knowledge, or it is truncated or damaged ({error})") from error
 
 
@@ -299,6 +287,32 @@ def _mapping(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"{key} is not a table of named values")
     return value
+
+
+class _NoLargerThan(TorchDispatchMode):
+    """Within it no tensor comes into being that could not be one of a network with so many numbers.
+
+    A file of a few bytes could otherwise describe a network that no memory holds.
+    """
+
+    ROOM = 1 << 20
+    """Numbers allowed anyway: what constructors try a network out with."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.most = max(numbers, self.ROOM)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        size = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        if all(isinstance(length, int) for length in size) and math.prod(size) > self.most:
+            raise ValueError(f"it describes a network larger than the weights it holds: a tensor of {'x'.join(map(str, size))}")
+        return func(*args, **(kwargs or {}))
+
+
+def _numbers(states: Mapping[str, Any]) -> int:
+    """How many numbers the tensors of state dictionaries hold."""
+    tensors = [value for state in states.values() if isinstance(state, dict) for value in state.values()]
+    return sum(value.numel() for value in tensors if isinstance(value, th.Tensor))
 
 
 def _load_networks(networks: nn.ModuleDict, states: Mapping[str, Any]) -> None:

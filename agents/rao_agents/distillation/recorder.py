@@ -83,7 +83,7 @@ class EpisodeRecorder:
 
     def begin(self) -> None:
         """Before a rollout: do its episodes go on from where the last one ended?"""
-        if self._facts is None or self.model._last_obs is not self._seen or self.reader.disturbed():
+        if self._facts is None or self._latest() is not self._seen or self.reader.disturbed():
             self._facts = self.reader.start()
             starts = self.model._last_episode_starts
             self.chunks = [[] if fresh else None for fresh in (np.zeros(self.n_envs) if starts is None else starts)]
@@ -126,13 +126,19 @@ class EpisodeRecorder:
 
     # -- handing out -------------------------------------------------------------------------------
 
-    def end(self, iteration: int) -> list[Episode]:
+    def _latest(self) -> Any:
+        """The environment's latest observation; with state transfer the algorithm's own is another one within a rollout."""
+        states = getattr(self.model, "_states", None)
+        return self.model._last_obs if states is None else states.raw
+
+    def end(self, iteration: int, most_steps: int | None = None) -> list[Episode]:
         """After a rollout, before the algorithm learns from it: the episodes that ended in it, by the time of their end.
 
         Args:
             iteration: how many policy updates there had been.
+            most_steps: episodes under way that are longer than this are given up, as nobody would remember them; None for no bound.
         """
-        self._seen = self.model._last_obs
+        self._seen = self._latest()
         grid = self._grid()
         dones = np.array(self._steps["dones"])
         found: list[tuple[int, Episode]] = []
@@ -148,6 +154,10 @@ class EpisodeRecorder:
             rest = self.chunks[index]
             if rest is not None and start < len(dones):
                 rest.append(_cut(grid, index, start, len(dones)))
+                if most_steps is not None and sum(len(chunk["rewards"]) for chunk in rest) > most_steps:
+                    self.chunks[index] = None
+            if self.chunks[index] is None:
+                self.ended[index] = []
         self._steps = {}
         return [episode for _, episode in sorted(found, key=lambda item: item[0])]
 
@@ -226,7 +236,7 @@ class EpisodeRecorder:
         self.ended = [[] if new else old for old, new in zip(ended, fresh, strict=True)]
         self.numbers = np.array(state["numbers"], np.int64)
         self.issued = int(state["issued"])
-        self._seen = self.model._last_obs
+        self._seen = self.model._last_obs  # between rollouts also with state transfer the environment's
 
 
 def _cut(grid: Columns, index: int, start: int, end: int) -> Columns:

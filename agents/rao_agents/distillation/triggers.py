@@ -45,6 +45,9 @@ class Trigger(ABC):
     def config(self) -> dict[str, Any]:
         """The constructor's arguments."""
 
+    def shift(self, steps: int) -> None:
+        """The count of environment steps was set back: it is now more by `steps` (fewer, as that is below 0)."""
+
     def state(self) -> dict[str, Any]:
         """What it remembers."""
         return {}
@@ -78,6 +81,10 @@ class Interval(Trigger):
     def config(self) -> dict[str, Any]:
         """See `Trigger`."""
         return {"steps": self.steps, "first": self.first}
+
+    def shift(self, steps: int) -> None:
+        """See `Trigger`."""
+        self.next += steps
 
     def state(self) -> dict[str, Any]:
         """See `Trigger`."""
@@ -161,6 +168,10 @@ class Plateau(Trigger):
         """See `Trigger`."""
         return {"window": self.window, "alpha": self.alpha}
 
+    def shift(self, steps: int) -> None:
+        """See `Trigger`."""
+        self.last += steps
+
     def state(self) -> dict[str, Any]:
         """See `Trigger`."""
         return {"last": self.last}
@@ -196,6 +207,11 @@ class AnyOf(Trigger):
     def config(self) -> dict[str, Any]:
         """See `Trigger`."""
         return {"triggers": [{"kind": trigger.kind, **trigger.config()} for trigger in self.triggers]}
+
+    def shift(self, steps: int) -> None:
+        """See `Trigger`."""
+        for trigger in self.triggers:
+            trigger.shift(steps)
 
     def state(self) -> dict[str, Any]:
         """See `Trigger`."""

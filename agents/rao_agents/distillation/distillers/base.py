@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-import torch as th
 from stable_baselines3.common.policies import BasePolicy
 
 from rao_agents.distillation.knowledge import Knowledge, Provenance
+from rao_agents.distillation.torch_seeds import torch_seeded
 
 if TYPE_CHECKING:
     from rao_agents.distillation.episodes import Episode
@@ -28,8 +28,7 @@ class Experience(Protocol):
 @contextmanager
 def seeded(rng: np.random.Generator) -> Iterator[None]:
     """Within it, torch's own random numbers (initial weights, noise) come from `rng`; outside, they are as if nothing had been drawn."""
-    with th.random.fork_rng(devices=[]):
-        th.manual_seed(int(rng.integers(2**63)))
+    with torch_seeded(int(rng.integers(2**63))):
         yield
 
 
