@@ -36,6 +36,7 @@ from rao_agents.distillation import (
 )
 from rao_agents.distillation import files as state_files
 from rao_agents.distillation.distillers.base import seeded
+from rao_agents.distillation.exploration import ExplorationBonus
 from rao_agents.distillation.explorer import Exploiter
 from rao_agents.distillation.files import read_state, write_state
 from rao_agents.distillation.frozen import policy_spec
@@ -311,6 +312,17 @@ def test_held_out_scores_keep_states_of_frames(monkeypatch: pytest.MonkeyPatch) 
     HeldOut(make_vec_env(MAZE, 2, 9, observe_frame=True), episodes=2).score(model)
     assert missing[0]
     assert not any(missing[1:])
+
+
+def test_a_place_is_the_same_whatever_states_frames_hand_on() -> None:
+    model = with_states(n_steps=8)
+    model.learn(64)
+    buffer: Any = model.rollout_buffer
+    obs = {key: array[:2, 0].copy() for key, array in buffer.observations.items()}
+    bonus = ExplorationBonus()
+    before = bonus._place(obs)
+    assert [key for key in obs if key.startswith("transfer/")]
+    np.testing.assert_array_equal(before, bonus._place({k: v + 1 if k.startswith("transfer/") else v for k, v in obs.items()}))
 
 
 MEETINGS: dict[str, Any] = {

@@ -449,7 +449,7 @@ class SelfDistillationCallback(BaseCallback):
 
 
 def default_injector() -> AuxiliaryLoss:
-    """Imitation of what went better than expected. A pull towards the average of the policy's past made no clear difference in trials."""
+    """Imitation of what went better than expected; nothing pulls towards the average of the policy's past."""
     return AuxiliaryLoss(weight=0.1, teacher=0.0, imitation=1.0)
 
 

@@ -19,6 +19,10 @@ from rao_agents.distillation.knowledge import Knowledge
 from rao_agents.distillation.observations import HIDDEN
 from rao_agents.recursive_algorithm import AnySchedule
 from rao_agents.rollout_buffer import FrameRolloutBufferMixin
+from rao_agents.transfer.layout import FLAGS_KEY, MEMORY_KEY, STATE_KEY
+
+UNCOUNTED = (*HIDDEN, FLAGS_KEY, STATE_KEY, MEMORY_KEY)
+"""Parts of an observation that make no place of their own; states that frames hand on are hardly ever the same twice."""
 
 
 class ExplorationBonus(Injector):
@@ -27,8 +31,8 @@ class ExplorationBonus(Injector):
     Every step taken in a state s earns weight * strength * max(K(s), 0) / sqrt(1 + visits(s)).
 
     The bonus enters what the algorithm learns from, not the environment's reward: scores, episode statistics and remembered episodes
-    know nothing of it. With frames it is the acting frame's own. Visits are counted in a table by a hash of the observation (masks and
-    places on the stack left out); states that share a place share their count.
+    know nothing of it. With frames it is the acting frame's own. Visits are counted in a table by a hash of the observation (masks,
+    places on the stack and states that frames hand on left out); states that share a place share their count.
 
     Needs knowledge that offers values: on a scale of its own (a probability of success, for the contrastive encoder).
 
@@ -84,7 +88,7 @@ class ExplorationBonus(Injector):
             variables["rewards"][:] += bonus.astype(np.float32)
 
     def _place(self, obs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-        parts = [np.ascontiguousarray(array) for key, array in sorted(obs.items()) if key not in HIDDEN]
+        parts = [np.ascontiguousarray(array) for key, array in sorted(obs.items()) if key not in UNCOUNTED]
         hashes = np.zeros(len(parts[0]), np.int64)
         for index in range(len(hashes)):
             value = 0
