@@ -259,7 +259,7 @@ def mixed_vec_env(env: Any) -> MixedVecEnv | None:
 
 
 def make_mixed_vec_env(
-    tasks: Sequence[Task],
+    tasks: Sequence[str | Task],
     n_envs: int,
     seed: int | None = None,
     *,
@@ -271,7 +271,7 @@ def make_mixed_vec_env(
     """Make a `MixedVecEnv` as `make_vec_env` makes a `RecursiveVecEnv`.
 
     Args:
-        tasks: (environment id, keyword arguments) of each.
+        tasks: (environment id, keyword arguments) of each, or its id alone.
         n_envs: how many environments.
         seed: environment i starts from seed + i, whatever it plays; None draws fresh seeds.
         weights: shares of the environments that play each task; None for equal ones.
@@ -280,12 +280,12 @@ def make_mixed_vec_env(
         **kwargs: keyword arguments of all tasks; a task's own come first.
 
     Raises:
-        ValueError: see `MixedVecEnv`; or sparse feedback was asked for together with a `dense_weight`.
+        ValueError: see `MixedVecEnv`; something that is no task; or sparse feedback was asked for together with a `dense_weight`.
         TypeError: a keyword argument the family does not have.
     """
     if dense_weight:
         kwargs.setdefault("feedback", "dense")
-    merged = [(env_id, {**kwargs, **own}) for env_id, own in tasks]
+    merged = [(env_id, {**kwargs, **own}) for env_id, own in map(_task, [tasks] if isinstance(tasks, str) else tasks)]
     if dense_weight and any(own.get("feedback") != "dense" for _, own in merged):
         raise ValueError(f"dense_weight={dense_weight} adds dense feedback to the reward, but a task has feedback='sparse'")
     venv: VecEnv = MixedVecEnv(merged, n_envs, weights)
@@ -294,6 +294,15 @@ def make_mixed_vec_env(
     if monitor:
         venv = VecMonitor(venv)
     return VecDenseReward(venv, dense_weight) if dense_weight else venv
+
+
+def _task(given: Any) -> Task:
+    """A task, of which the id alone may be given; raises ValueError for anything else."""
+    if isinstance(given, str):
+        return given, {}
+    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], Mapping):
+        return given[0], dict(given[1])
+    raise ValueError(f"a task is an environment id, or a pair of an id and its keyword arguments, got {given!r:.200}")
 
 
 def shares(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.int64]:

@@ -165,3 +165,12 @@ def test_a_mixture_is_not_repeated() -> None:
     for monitor in (True, False):
         with pytest.raises(ValueError, match="a mixture of tasks cannot be repeated"):
             RepeatTasks(make_mixed_vec_env(tasks, 4, 0, monitor=monitor), 2)
+
+
+def test_tasks_may_be_ids_alone_and_nothing_else_is_taken_for_one() -> None:
+    mixed = mixed_vec_env(make_mixed_vec_env(["RAO/Maze-5x5-v0", ("RAO/Maze-10x10-v0", {})], 2, monitor=False))
+    assert mixed is not None
+    assert [env_id for env_id, _ in mixed.tasks] == ["RAO/Maze-5x5-v0", "RAO/Maze-10x10-v0"]
+    for wrong in (5, ("RAO/Maze-5x5-v0",), ("RAO/Maze-5x5-v0", 3), None):
+        with pytest.raises(ValueError, match="a task is an environment id, or a pair"):
+            make_mixed_vec_env([wrong], 2)  # type: ignore[list-item]
