@@ -31,7 +31,7 @@ ALGEBRA = Suite(
     "The algebra experiments: trained on depths 1 to 4, scored on depth 8 and, without training there, 12.",
     (
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-        _row("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 2, 2_000_000),
+        _row("maskable_ppo_dense", "MaskablePPO, dense", "maskable_ppo", 5, 2_000_000),
         _row("maskable_ppo_dense_to_8", "MaskablePPO, dense, depths 1-8", "maskable_ppo", 2, 1_000_000, {"env_kwargs.depth": [1, 8]}),
         _row("maskable_ppo_sparse", "MaskablePPO, sparse", "maskable_ppo", 2, 1_000_000, SPARSE),
         _row("flat_ppo_sparse", "flat credit, sparse", "flat_ppo", 3, 400_000, SPARSE),
