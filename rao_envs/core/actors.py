@@ -29,6 +29,9 @@ state)`."""
 ROWS = 64
 """Rows in every forward pass; unused ones are filled up."""
 
+_hashed: Callable[[Any], Any] = getattr(mix, "py_func", mix)
+"""The formula of compiled chance, over whole arrays."""
+
 ACTION_STREAM = np.uint64(0xA5A3564E6F8D2C11)
 """Keeps an episode's action noise apart from its task, which is drawn from the same seed."""
 
@@ -37,17 +40,29 @@ EXTRAS = ("rng", "uniform", "deterministic")
 
 
 class Moment(NamedTuple):
-    """m running episodes that wait for an action."""
+    """m running episodes, or frames of episodes, that wait for an action."""
 
     observations: Observations
     masks: npt.NDArray[np.bool_]  # (m, n_actions)
-    seeds: npt.NDArray[np.uint64]  # (m,)
-    steps: npt.NDArray[np.int64]  # (m,) taken so far
+    seeds: npt.NDArray[np.uint64]  # (m,) of the episodes
+    steps: npt.NDArray[np.int64]  # (m,) taken so far: of the episode, or of the frame itself
     slots: npt.NDArray[np.int64]  # (m,) where each runs; an episode keeps its slot
+    frames: npt.NDArray[np.int64] | None = None  # (m,) ids of the frames that act, where chance and row are to hang on them
 
     def where(self, row: int) -> str:
         """How messages name a row."""
-        return f"seed {self.seeds[row]}, step {self.steps[row]}"
+        frame = "" if self.frames is None else f", frame {self.frames[row]}"
+        return f"seed {self.seeds[row]}{frame}, step {self.steps[row]}"
+
+    def lanes(self, count: int) -> npt.NDArray[np.int64]:
+        """The lane in [0, count) of each row, (m,)."""
+        return lanes_of(self.seeds, count, self.frames)
+
+    def streams(self) -> npt.NDArray[np.uint64]:
+        """What chance starts from in each row, (m,)."""
+        if self.frames is None:
+            return self.seeds
+        return self.seeds ^ _hashed(_hashed(self.frames.astype(np.uint64)) + GOLDEN)
 
 
 class Stateful(Protocol):
@@ -82,8 +97,10 @@ class Actor(Protocol):
         """One action per row, each in the action space."""
 
 
-def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool) -> Actor:
-    """The actor for an agent of any accepted kind.
+def make_actor(
+    agent: Agent, observation_space: spaces.Space[Any], n_actions: int, slots: int, *, deterministic: bool, rows: int = ROWS
+) -> Actor:
+    """The actor for an agent of any accepted kind; `rows` in every forward pass of a network.
 
     Raises:
         TypeError: it is of no such kind.
@@ -92,7 +109,7 @@ def make_actor(agent: Agent, observation_space: spaces.Space[Any], n_actions: in
     if callable(getattr(agent, "predict", None)) and not isinstance(agent, type):
         policy = getattr(agent, "policy", agent)
         if hasattr(policy, "obs_to_tensor"):
-            return ModelActor(agent, policy, observation_space, n_actions, slots, deterministic=deterministic)
+            return ModelActor(agent, policy, observation_space, n_actions, slots, deterministic=deterministic, rows=rows)
     if callable(agent) and not isinstance(agent, type):
         return CallableActor(agent, n_actions, slots, deterministic=deterministic)
     hint = "; pass an instance, not the class" if isinstance(agent, type) else ""
@@ -108,12 +125,22 @@ def agent_name(agent: Agent) -> str:
     return str(name)
 
 
-def lanes_of(seeds: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.int64]:
-    """The lane in [0, count) of each seed, (m,); `count` is 1 or ROWS. Consecutive seeds differ."""
+def lanes_of(seeds: npt.NDArray[np.uint64], count: int, frames: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+    """The lane in [0, count) of each seed, or of each frame of its tree, (m,). Consecutive seeds differ.
+
+    The ids of independent frames lie some power of their number apart, so that the sum of an id's digits spreads them evenly.
+    """
     folded = seeds.copy()
     for shift in (48, 24, 12, 6):
         folded ^= folded >> np.uint64(shift)
-    return (folded % np.uint64(count)).astype(np.int64)
+    lanes = (folded % np.uint64(count)).astype(np.int64)
+    if frames is not None and count > 1:
+        rest = frames
+        while rest.any():
+            rest, digit = np.divmod(rest, count)
+            lanes += digit
+        lanes %= count
+    return lanes
 
 
 # -- chance --------------------------------------------------------------------------------------------------
@@ -121,9 +148,8 @@ def lanes_of(seeds: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.int64]
 
 def uniforms(seeds: npt.NDArray[np.uint64], steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """One number in [0, 1) per (seed, step), (m,): output `step` of SplitMix64 from the hashed seed."""
-    hashed: Callable[[Any], Any] = getattr(mix, "py_func", mix)  # the same formula over whole arrays
-    keys = hashed(seeds ^ ACTION_STREAM)
-    bits = hashed(keys + (steps.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+    keys = _hashed(seeds ^ ACTION_STREAM)
+    bits = _hashed(keys + (steps.astype(np.uint64) + np.uint64(1)) * GOLDEN)
     return cast(npt.NDArray[np.float64], (bits >> U11).astype(np.float64) * 2.0**-53)
 
 
@@ -153,7 +179,6 @@ class ModelActor:
     """
 
     looks = True
-    lanes = ROWS
 
     def __init__(
         self,
@@ -164,7 +189,9 @@ class ModelActor:
         slots: int,
         *,
         deterministic: bool,
+        rows: int = ROWS,
     ) -> None:
+        self.lanes = rows
         name = type(model).__name__
         if not isinstance(policy.action_space, spaces.Discrete) or policy.action_space.n != n_actions:
             raise ValueError(
@@ -195,13 +222,13 @@ class ModelActor:
         self.normaliser = None if find_normaliser is None else find_normaliser()
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
-        """Forward passes of exactly `ROWS` rows each, an episode's lane being its row."""
+        """Forward passes of the same number of rows each, `lanes`, an episode's lane being its row."""
         observations = now.observations
         if self.normaliser is not None:
             observations = self.normaliser.normalize_obs(observations)
-        if self.memory is not None:
+        if self.memory is not None and now.frames is None:  # else the runner says where trees begin
             self.memory.begin(now.slots[now.steps == 0])
-        lanes = lanes_of(now.seeds, ROWS)
+        lanes = now.lanes(self.lanes)
         actions = np.empty(len(lanes), np.int64)
         waiting = np.arange(len(lanes))
         while len(waiting):
@@ -219,7 +246,7 @@ class ModelActor:
         lanes: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:
         """One forward pass: actions of the rows `members` of `now`, each put in its lane."""
-        rows = np.full(ROWS, members[0])
+        rows = np.full(self.lanes, members[0])
         rows[lanes] = members
         if self.keys is not None:
             chunk: Observations = {key: observations[key][rows] for key in self.keys}
@@ -231,18 +258,18 @@ class ModelActor:
         if self.deterministic:
             if memory is not None:
                 # The memory of new episodes is a beginner's already.
-                options |= {"state": memory, "episode_start": np.zeros(ROWS, np.bool_)}
+                options |= {"state": memory, "episode_start": np.zeros(self.lanes, np.bool_)}
             chosen, memory = self.model.predict(chunk, deterministic=True, **options)
             actions = np.asarray(chosen, np.int64)[lanes]
         else:
             probabilities, memory = self._probabilities(chunk, memory, options)
-            actions = draw(probabilities[lanes], uniforms(now.seeds[members], now.steps[members]))
+            actions = draw(probabilities[lanes], uniforms(now.streams()[members], now.steps[members]))
         if self.memory is not None and memory is not None:
             self.memory.write(now.slots[members], memory, lanes)
         return actions
 
     def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
-        """Action probabilities (ROWS, n_actions), and the recurrent state after this step."""
+        """Action probabilities (lanes, n_actions), and the recurrent state after this step."""
         if self.keeper is not None:
             return self.keeper.action_probabilities(chunk, memory, masks["action_masks"])
         torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
@@ -253,7 +280,7 @@ class ModelActor:
                 distribution = self.policy.get_distribution(tensors, **masks)
             else:
                 state = tuple(torch.as_tensor(part, device=self.policy.device) for part in memory)
-                starts = torch.zeros(ROWS, device=self.policy.device)
+                starts = torch.zeros(self.lanes, device=self.policy.device)
                 distribution, state = self.policy.get_distribution(tensors, state, starts)
                 memory = tuple(part.cpu().numpy() for part in state)
             return distribution.distribution.probs.cpu().numpy(), memory
@@ -377,7 +404,7 @@ class CallableActor:
         """Ask the callable, once or once per row, and check what it says."""
         for slot in now.slots[now.steps == 0]:
             self.states[slot] = None
-        noise = uniforms(now.seeds, now.steps) if "uniform" in self.extras else None
+        noise = uniforms(now.streams(), now.steps) if "uniform" in self.extras else None
         if self.batched:
             return self._act_at_once(now, noise)
         rows = range(len(now.slots))
@@ -392,7 +419,7 @@ class CallableActor:
         extras: dict[str, Any] = {}
         for name in self.extras:
             if name == "rng":
-                extras[name] = generator(int(now.seeds[row]), int(now.steps[row]))
+                extras[name] = generator(int(now.streams()[row]), int(now.steps[row]))
             else:
                 extras[name] = noise if name == "uniform" else self.deterministic
         try:

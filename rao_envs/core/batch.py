@@ -127,20 +127,27 @@ class RecursiveBatch:
         """The current observations, shape (n, ...), as arrays nobody else holds."""
         observation = {name: self.buffers[k].copy().reshape(self.n, *shape) for k, (name, shape) in enumerate(self.shapes)}
         if self.observe_frame:
-            observation[FRAME_KEY] = self._frame_fields()
+            observation[FRAME_KEY] = self._frame_fields(np.arange(self.n))
         return observation
 
-    def _frame_fields(self) -> npt.NDArray[np.int32]:
-        """What the key `frame` says, (n, 3)."""
-        depths = self.stack.episodes["depth"]
-        acting = self.stack.frames[np.arange(self.n), depths]
+    def observe(self, which: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """The current observations of the instances in `which` (m,), shape (m, ...), as arrays nobody else holds."""
+        observation = {name: self.buffers[k][which].reshape(len(which), *shape) for k, (name, shape) in enumerate(self.shapes)}
+        if self.observe_frame:
+            observation[FRAME_KEY] = self._frame_fields(which)
+        return observation
+
+    def _frame_fields(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """What the key `frame` says, (m, 3)."""
+        depths = self.stack.episodes["depth"][which]
+        acting = self.stack.frames[which, depths]
         return np.stack([depths, acting["last"] == EVENT_RESET, acting["action"]], axis=1).astype(np.int32)
 
     def first_observation(self) -> dict[str, npt.NDArray[Any]]:
         """Instance 0's observation, as arrays nobody else holds."""
         observation = {name: view.copy() for name, view in self._first}
         if self.observe_frame:
-            observation[FRAME_KEY] = self._frame_fields()[0]
+            observation[FRAME_KEY] = self._frame_fields(np.zeros(1, np.int64))[0]
         return observation
 
     @property
@@ -185,7 +192,7 @@ class RecursiveBatch:
             self.domain.prepare(self.state, int(i), options or {})
 
     def step(self, actions: npt.NDArray[np.int64]) -> None:
-        """Step every instance whose episode is not over. `actions`: integers (n,), each in the action space."""
+        """Step every instance whose episode is not over. `actions`: int64 (n,), each in the action space, or negative: this one waits."""
         self.kernels.step_batch(self.state, self.stack, self.buffers, actions)
 
     def refresh(self, i: int) -> None:
@@ -258,8 +265,12 @@ class RecursiveBatch:
 
     def returned(self, i: int) -> tuple[dict[str, Any], ...]:
         """What `info["returned"]` says for instance `i`: the frames that ended at its latest step, innermost first."""
-        entries = self.stack.returned[i, : self.stack.episodes["n_returned"][i]]
-        return tuple(dict(zip(RETURN.names or (), entry.item(), strict=True)) for entry in entries)
+        return _as_dictionaries(self.ended(i))
+
+    def ended(self, i: int) -> npt.NDArray[Any]:
+        """The same as RETURN records, lent."""
+        entries: npt.NDArray[Any] = self.stack.returned[i, : self.stack.episodes["n_returned"][i]]
+        return entries
 
     def tree(self, i: int) -> dict[str, int]:
         """Instance `i`'s tree so far: frames, deepest level below its base, spawn actions, steps, critical path (in steps)."""
@@ -291,8 +302,12 @@ class RecursiveBatch:
         child.stack = CallStack(*(array[:1].copy() for array in self.stack))
         child.buffers = Observation(*[array[:1].copy() for array in self.buffers])  # type: ignore[arg-type]
         child._link()
-        child.kernels.become_child(child.state, child.stack, child.buffers, 0, k)
+        child.become_child(0, k)
         return child
+
+    def become_child(self, i: int, k: int) -> None:
+        """Right after a spawn, make child `k` the acting frame of instance `i`, and its end the episode's end."""
+        self.kernels.become_child(self.state, self.stack, self.buffers, i, k)
 
     def digest(self) -> str:
         """A digest of instance 0's whole state: what tells a detached child of this very moment from any other."""
@@ -307,36 +322,51 @@ class RecursiveBatch:
 
         Returns the frames that ended in the steps that ended the children, in order.
         """
-        episode = self.stack.episodes[0]
-        base, potential = int(episode["base"]), float(episode["potential"])
-        returned: list[dict[str, Any]] = []
+        if len(children) > 1:
+            return _as_dictionaries(self.take_back_group(0, [(child, 0) for child in children]))
+        (child,) = children  # all that an only child changed counts
+        base = int(self.stack.episodes["base"][0])
+        self._put(child.mark())  # what follows looks anew
+        self.stack.episodes["base"][0] = base
+        self.kernels.take_back(self.state, self.stack, self.buffers, 0, bool(child.stack.episodes["success"][0]))
+        return self.returned(0)
+
+    def take_back_group(self, i: int, children: Sequence[tuple[RecursiveBatch, int]]) -> npt.NDArray[Any]:
+        """As `take_back`, for several independent children of instance `i`, each an instance of a batch of this domain: of this one, say.
+
+        Returns the frames that ended as RETURN records.
+        """
+        episode = self.stack.episodes[i]
+        potential = float(episode["potential"])
+        returned: list[npt.NDArray[Any]] = []
         dense = 0.0
-        for child in children:
-            other = child.stack.episodes[0]
-            if len(children) == 1:  # all that an only child changed counts
-                self._put(child.mark())  # what follows looks anew
-                episode["base"] = base
-            else:
-                self._merge(child)
-                episode["potential"] += other["potential"] - potential  # what the child has been paid is not paid again
-            self.kernels.take_back(self.state, self.stack, self.buffers, 0, bool(other["success"]))
-            returned += self.returned(0)
+        for child, j in children:
+            other = child.stack.episodes[j]
+            self._merge(i, child, j)
+            episode["potential"] += other["potential"] - potential  # what the child has been paid is not paid again
+            self.kernels.take_back(self.state, self.stack, self.buffers, i, bool(other["success"]))
+            returned.append(self.ended(i).copy())
             dense += episode["dense"]
         episode["dense"] = dense
-        return tuple(returned)
+        return np.concatenate(returned)
 
-    def _merge(self, child: RecursiveBatch) -> None:
+    def _merge(self, i: int, child: RecursiveBatch, j: int) -> None:
         """Take over one of several independent children: its own records and what `Domain.merge` copies, nothing else."""
-        episode, other = self.stack.episodes[0], child.stack.episodes[0]
+        episode, other = self.stack.episodes[i], child.stack.episodes[j]
         depth = int(other["base"])
-        episode["clock"] += other["clock"] - child.stack.frames["start"][0, depth]
+        episode["clock"] += other["clock"] - child.stack.frames["start"][j, depth]
         episode["next_id"] = other["next_id"]
         episode["n_returned"] = other["n_returned"]
-        self.stack.returned[0] = child.stack.returned[0]
-        self.stack.frames[0, depth] = child.stack.frames[0, depth]
+        self.stack.returned[i] = child.stack.returned[j]
+        self.stack.frames[i, depth] = child.stack.frames[j, depth]
         for field in self.domain.per_frame:
-            getattr(self.state, field)[0, depth] = getattr(child.state, field)[0, depth]
-        self.domain.merge(self.state, 0, child.state)
+            getattr(self.state, field)[i, depth] = getattr(child.state, field)[j, depth]
+        self.domain.merge(self.state, i, child.state if child.n == 1 else child.one(j))
+
+    def one(self, i: int) -> Any:
+        """Instance `i`'s domain state alone, as views."""
+        shared = self.domain.shared
+        return type(self.state)(*(a if field in shared else a[i : i + 1] for field, a in zip(self.state._fields, self.state, strict=True)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("kernels", "one_action", "_first")}
@@ -378,6 +408,10 @@ def compilation_notice(domain: Domain) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def _as_dictionaries(returned: npt.NDArray[Any]) -> tuple[dict[str, Any], ...]:
+    return tuple(dict(zip(RETURN.names or (), entry.item(), strict=True)) for entry in returned)
 
 
 def check_seed(seed: Any) -> int:

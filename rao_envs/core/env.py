@@ -301,6 +301,11 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         return observation, reward, terminated, truncated, info | {"returned": returned}
 
     @property
+    def is_running(self) -> bool:
+        """Whether an episode has begun and is not over."""
+        return self._live or bool(self._waiting_for)
+
+    @property
     def base_frame_id(self) -> int:
         """Id of the frame whose end ends this environment's episode: the root's 0, or a detached child's own."""
         return int(self.batch.stack.frames["id"][0, self.batch.stack.episodes["base"][0]])

@@ -80,7 +80,7 @@ def evaluate(
     with _arena(env_id, slots, env_kwargs) as arena:
         actor = make_actor(agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic))
         name = f"{agent_name(agent)} on {arena.name}"
-        with _reporter(progress, name) as report:
+        with reporter(progress, name) as report:
             episodes = run(arena, actor, listed, report)
         return Evaluation(
             env_id=arena.name,
@@ -285,7 +285,7 @@ def _arena(source: EnvSource, n: int, kwargs: dict[str, Any]) -> Iterator[Arena]
 
 
 @contextlib.contextmanager
-def _reporter(progress: bool | Progress | None, name: str) -> Iterator[Progress | None]:
+def reporter(progress: bool | Progress | None, name: str) -> Iterator[Progress | None]:
     """What `run` reports to, if anything."""
     if callable(progress):
         yield progress

@@ -319,10 +319,10 @@ def take_back(domain: Any, stack: CallStack, obs: Observation, i: int, success: 
 
 @lean
 def step_batch(domain: Any, stack: CallStack, obs: Observation, actions: npt.NDArray[np.int64]) -> None:
-    """Step every instance that is not over; `actions` int64 (n,), each within the action space."""
+    """Step every instance that is not over; `actions` int64 (n,), each within the action space, or negative for one that waits."""
     for i in range(actions.shape[0]):
         episode = stack.episodes[i]
-        if not (episode["terminated"] or episode["truncated"]):
+        if actions[i] >= 0 and not (episode["terminated"] or episode["truncated"]):
             step_instance(domain, stack, obs, i, actions[i])
 
 

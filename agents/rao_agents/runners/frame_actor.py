@@ -1,0 +1,100 @@
+"""What chooses the actions of frames, wherever on the forest they run: an agent, its memory, and the row it computes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rao_envs.core.actors import Agent, CallableActor, ModelActor, Moment, make_actor
+from rao_envs.core.batch import RecursiveBatch
+from rao_envs.core.forest import Acting, Change, Forest, Join
+
+Packed = tuple[npt.NDArray[Any], ...] | None
+"""What the frames of a slot remember, on its way to another process."""
+
+
+class FrameActor:
+    """Acts for frames: what an action hangs on is the tree's seed, the frame's id and its own step, never who else runs beside it.
+
+    Models act as in `rao_envs.evaluate`, in forward passes of exactly `rows` rows. A policy with state transfer keeps its state for
+    every slot, and hands it on where children move into slots of their own. A callable `(observation, mask, state)` has one `state`
+    per frame: None when the frame opens, and kept for it while its children run.
+
+    Args:
+        agent: as `rao_envs.evaluate` takes it.
+        batch: whose instances are the forest's slots.
+        deterministic: the greedy action; else one is drawn.
+        rows: in every forward pass.
+
+    Raises:
+        TypeError, ValueError: as `rao_envs.core.actors.make_actor`; or a recurrent policy, whose memory runs through a whole episode.
+    """
+
+    def __init__(self, agent: Agent, batch: RecursiveBatch, *, deterministic: bool, rows: int) -> None:
+        self.levels = batch.stack.frames.shape[1]
+        n_actions = len(batch.action_names)
+        self.actor = make_actor(
+            agent, batch.observation_space, n_actions, batch.n * self.levels, deterministic=deterministic, rows=rows
+        )
+        self.keeper: Any = None
+        if isinstance(self.actor, ModelActor) and self.actor.memory is not None:
+            self.keeper = self.actor.keeper
+            if self.keeper is None and len(batch.spawn_actions):
+                raise ValueError(
+                    f"{type(agent).__name__} remembers a whole episode, step by step, so its frames cannot be run on their own: "
+                    "rao_envs.evaluate plays it"
+                )
+
+    @property
+    def lanes(self) -> int:
+        """Rows of a forward pass, each for one lane; 1 if everything that waits can be asked at once."""
+        return self.actor.lanes
+
+    def moment(self, forest: Forest, slots: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64], acting: Acting) -> Moment:
+        """The frames that act in `slots`, as the actor sees them; `seeds` (m,) of their trees."""
+        observations, masks = forest.observe(slots)
+        kept_at = slots * self.levels + acting.depths if isinstance(self.actor, CallableActor) else slots
+        return Moment(observations, masks, seeds, acting.steps, kept_at, acting.frames)
+
+    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+        """One action per row."""
+        return self.actor.act(now)
+
+    def begin(self, slot: int) -> None:
+        """A tree begins in this slot."""
+        if isinstance(self.actor, ModelActor) and self.actor.memory is not None:
+            self.actor.memory.begin(np.array([slot]))
+
+    def follow(self, change: Change) -> None:
+        """Let what is remembered go where the frames went."""
+        if self.keeper is None:
+            return
+        for fork in change.forks:
+            self._fork(fork)
+        for join in change.joins:
+            self._join(join)
+
+    def pack(self, slot: int) -> Packed:
+        """What `slot` remembers."""
+        return None if self.keeper is None else self._read(slot)
+
+    def unpack(self, slot: int, packed: Packed) -> None:
+        """Let `slot` remember what `pack` gave."""
+        if packed is not None:
+            self._write(slot, packed)
+
+    def _fork(self, fork: Join) -> None:
+        state = self.keeper.child_state(self._read(fork.parent))
+        for child in fork.children:
+            self._write(child, state)
+
+    def _join(self, join: Join) -> None:
+        self._write(join.parent, self.keeper.join_state(self._read(join.parent), *map(self._read, join.children)))
+
+    def _read(self, slot: int) -> tuple[npt.NDArray[Any], ...]:
+        return self.actor.memory.read(np.array([slot]))  # type: ignore[union-attr,no-any-return]
+
+    def _write(self, slot: int, state: tuple[npt.NDArray[Any], ...]) -> None:
+        self.actor.memory.write(np.array([slot]), state, np.zeros(1, np.int64))  # type: ignore[union-attr]

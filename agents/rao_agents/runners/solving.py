@@ -1,0 +1,257 @@
+"""`solve`: from outside, recursion is one call (MISSION A9)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rao_agents.runners.frame_actor import FrameActor
+from rao_agents.runners.solution import CANCELLED, DONE, TIMED_OUT, Solution
+from rao_agents.runners.source import Source, source_of
+from rao_agents.runners.wavefront import Wavefront
+from rao_envs import Episode
+from rao_envs.core.actors import Agent
+from rao_envs.core.batch import RecursiveBatch, check_seed
+from rao_envs.core.callstack import RETURN
+from rao_envs.core.evaluate import Progress, reporter, seed_list
+from rao_envs.core.forest import Change, Ended, Forest
+
+ROWS = 16
+"""Rows in every forward pass, filled or not: results hang on it, in the last bit, and on nothing else of how a tree is run."""
+SLOTS = 64
+"""Frames that a process holds side by side, the waiting ones included."""
+
+
+class Task(NamedTuple):
+    """What a tree begins with."""
+
+    seed: int
+    state: dict[str, Any] | None  # of an episode that is under way; None: the seed's
+
+
+class Plan(NamedTuple):
+    """Everything that a runner is told."""
+
+    agent: Agent
+    source: Source
+    tasks: list[Task]
+    deterministic: bool
+    rows: int
+    time_limit: float | None
+    should_stop: Callable[[], bool]
+    report: Progress | None
+
+
+class Runner:
+    """Runs recursion trees; the base of the three kinds.
+
+    Whatever the runner, a tree's actions, results and statistics are the same to the bit.
+    """
+
+    name = "runner"
+
+    def run(self, plan: Plan) -> list[Solution]:
+        """Solve the plan's tasks, in their order."""
+        raise NotImplementedError
+
+
+class Batched(Runner):
+    """Every frame that can act is a row of the next forward pass: a wavefront over the tree, and over many trees at once.
+
+    Args:
+        slots: frames side by side, those that wait for children included; with 1, a tree runs frame by frame.
+
+    Raises:
+        ValueError: `slots` is no integer of at least 1.
+    """
+
+    name = "batched"
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        self.slots = whole_number("slots", slots)
+
+    def run(self, plan: Plan) -> list[Solution]:
+        """See `Runner.run`."""
+        return _Run(plan, plan.source.batch(self.slots)).all()
+
+
+class Sequential(Batched):
+    """The call stack: one frame after the other, one step at a time, one tree after the other."""
+
+    name = "sequential"
+
+    def __init__(self) -> None:
+        super().__init__(slots=1)
+
+
+class _Run:
+    """One call of `Batched.run`."""
+
+    def __init__(self, plan: Plan, batch: RecursiveBatch) -> None:
+        self.plan = plan
+        self.forest = Forest(batch)
+        self.wavefront = Wavefront(self.forest, FrameActor(plan.agent, batch, deterministic=plan.deterministic, rows=plan.rows))
+        self.waiting = deque(range(len(plan.tasks)))
+        self.begun: dict[int, tuple[float, int]] = {}  # by tree under way: when, and after how many waves
+        self.solutions: dict[int, Solution] = {}
+
+    def all(self) -> list[Solution]:
+        """Run all trees."""
+        plan = self.plan
+        while len(self.solutions) < len(plan.tasks):
+            if plan.should_stop():
+                self._give_up(list(self.begun) + list(self.waiting), CANCELLED)
+                break
+            if plan.time_limit is not None:
+                late = time.perf_counter() - plan.time_limit
+                self._give_up([tree for tree, (since, _) in self.begun.items() if since < late], TIMED_OUT)
+            self._begin()
+            if self.begun:
+                self._settle(self.wavefront.wave())
+        return [self.solutions[k] for k in range(len(plan.tasks))]
+
+    def _begin(self) -> None:
+        # No more trees than fill a forward pass: slots are for the children of those that run.
+        while self.waiting and self.forest.free and len(self.begun) < max(1, min(self.plan.rows, self.forest.n // 2)):
+            tree = self.waiting.popleft()
+            begin(self.wavefront, tree, self.plan.tasks[tree])
+            self.begun[tree] = time.perf_counter(), self.wavefront.waves
+
+    def _settle(self, change: Change) -> None:
+        for ended in change.ended:
+            since, waves = self.begun.pop(ended.tree)
+            self.solutions[ended.tree] = solution(
+                self.forest.batch, ended, self.plan.tasks[ended.tree].seed, time.perf_counter() - since, self.wavefront.waves - waves
+            )
+            if self.plan.report is not None:
+                self.plan.report(len(self.solutions), len(self.plan.tasks))
+
+    def _give_up(self, trees: list[int], status: str) -> None:
+        for tree in trees:
+            since, waves = self.begun.pop(tree, (time.perf_counter(), self.wavefront.waves))
+            self.forest.cancel(tree)
+            self.solutions[tree] = unfinished(
+                self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves
+            )
+
+
+def begin(wavefront: Wavefront, tree: int, task: Task) -> int:
+    """Begin the tree of `task`; returns its slot."""
+    if task.state is None:
+        return wavefront.begin(tree, task.seed)
+    slot = wavefront.forest.resume(tree, task.state)
+    wavefront.enter(slot, task.seed)
+    return slot
+
+
+def solution(batch: RecursiveBatch, ended: Ended, seed: int, seconds: float, waves: int) -> Solution:
+    """Of a tree that has just ended in a slot of `batch`."""
+    slot, episodes = ended.slot, batch.stack.episodes
+    tree = batch.tree(slot)
+    root = ended.returned[ended.returned["depth"] == episodes["base"][slot]]
+    episode = Episode(
+        seed=seed,
+        success=bool(episodes["success"][slot]),
+        return_=float(episodes["reward"][slot]),
+        steps=tree["steps"],
+        nodes=tree["nodes"],
+        deepest=tree["deepest"],
+        spawns=tree["spawns"],
+        critical_path=tree["critical_path"],
+        actions=ended.actions,
+    )
+    answer = batch.domain.answer(batch.state, slot, float(root["value"][0])) if len(root) else ""
+    return Solution(seed, DONE, episode, ended.returned, answer, seconds, waves)
+
+
+def unfinished(seed: int, status: str, seconds: float, waves: int) -> Solution:
+    """Of a tree that was given up."""
+    return Solution(seed, status, None, np.zeros(0, RETURN), "", seconds, waves)
+
+
+def solve(agent: Agent, env: Any, seed: int | None = None, **options: Any) -> Solution:
+    """Solve one task, the whole recursion included.
+
+    >>> solution = solve(model, "RAO/LongSeq-100k-v0", seed=7)
+    >>> solution.success, solution.answer, solution.episode.critical_path
+
+    Args:
+        agent: a Stable-Baselines3 model or policy, or a callable `(observation, mask, state) -> action` or `-> (action, state)`, as
+            `rao_envs.evaluate` takes it; a callable's `state` is its frame's own (see `FrameActor`).
+        env: a registered id (or a spec, or a class or function) that names one of this suite's environments or one made on
+            `rao_envs.core`; or such an environment itself: its running episode is solved from where it stands, and it stays as it is
+            (step it through `solution.episode.actions` to bring it to the end).
+        seed: of the task; 0 by default. Of a running episode it decides only what is drawn.
+        **options: as `solve_all` takes them, and the environment's arguments.
+
+    Raises:
+        TypeError, ValueError: as `solve_all`.
+    """
+    return _solve_all(agent, env, None if seed is None else [seed], options)[0]
+
+
+def solve_all(agent: Agent, env: Any, seeds: int | Sequence[int] = 100, **options: Any) -> list[Solution]:
+    """As `solve`, one task for each seed, side by side where the runner can.
+
+    Args:
+        agent: as `solve` takes it.
+        env: as `solve` takes it; an environment whose episode is under way is one task only.
+        seeds: how many (n stands for 0, ..., n - 1), or the list: integers in [0, 2**64), none twice.
+        **options: `runner` ("batched", the default, "sequential", "ray", or a `Runner`), `deterministic` (True: greedy actions),
+            `rows` (of every forward pass; results may hang on it in the last bit), `time_limit` (seconds for each tree; what is not
+            done by then is given up whole), `should_stop` (a function, asked between waves; True gives everything up), `progress` (as
+            `rao_envs.evaluate` takes it); all others are the environment's keyword arguments.
+
+    Raises:
+        TypeError: not an agent, not an environment, or an argument that nothing takes.
+        ValueError: a bad value, a model that does not fit the environment, or an action outside the action space.
+    """
+    return _solve_all(agent, env, seeds, options)
+
+
+def _solve_all(agent: Agent, env: Any, seeds: Any, options: dict[str, Any]) -> list[Solution]:
+    runner = make_runner(options.pop("runner", "batched"))
+    deterministic = options.pop("deterministic", True)
+    if not isinstance(deterministic, (bool, np.bool_)):
+        raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
+    rows = whole_number("rows", options.pop("rows", ROWS))
+    time_limit = options.pop("time_limit", None)
+    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
+        raise ValueError(f"time_limit must be a number of seconds above 0, or None, got {time_limit!r}")
+    should_stop = options.pop("should_stop", None) or (lambda: False)
+    progress = options.pop("progress", None)
+    source, state = source_of(env, options)
+    if state is None:
+        tasks = [Task(seed, None) for seed in seed_list([0] if seeds is None else seeds)]
+    else:
+        tasks = [Task(check_seed(seed), state) for seed in ([0] if seeds is None else seed_list(seeds))]
+        if len(tasks) > 1:
+            raise ValueError("an episode that is under way is one task: pass one seed, or the environment's id for others")
+    with reporter(progress, f"{runner.name} solving") as report:
+        return runner.run(Plan(agent, source, tasks, bool(deterministic), rows, time_limit, should_stop, report))
+
+
+def make_runner(runner: str | Runner) -> Runner:
+    """The runner of that name, or the one given; raises ValueError for anything else."""
+    if isinstance(runner, Runner):
+        return runner
+    if runner == "batched":
+        return Batched()
+    if runner == "sequential":
+        return Sequential()
+    if runner == "ray":
+        from rao_agents.runners.on_ray import OnRay
+
+        return OnRay()
+    raise ValueError(f"runner must be 'sequential', 'batched', 'ray' or a Runner, got {runner!r}")
+
+
+def whole_number(name: str, value: Any) -> int:
+    """`value` as an int; raises ValueError unless it is an integer of at least 1."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return int(value)

@@ -1,0 +1,61 @@
+"""One wave after the other over a forest: every frame that can act is a row of the next forward pass (MISSION A8)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rao_agents.runners.frame_actor import FrameActor
+from rao_envs.core.actors import lanes_of
+from rao_envs.core.forest import Change, Forest
+
+
+class Wavefront:
+    """Steps the frames of a forest.
+
+    A network has one row per lane, so of the frames that share a lane one acts in a wave: the deepest, whose end frees slots.
+
+    Args:
+        forest: the frames.
+        actor: who acts for them.
+    """
+
+    def __init__(self, forest: Forest, actor: FrameActor) -> None:
+        self.forest, self.actor = forest, actor
+        self.seeds = np.zeros(forest.n, np.uint64)
+        """Of the tree in each slot."""
+        self.waves = 0
+
+    def begin(self, tree: int, seed: int) -> int:
+        """Begin the tree of `seed`, called `tree`; returns its slot."""
+        slot = self.forest.begin(tree, seed)
+        self.enter(slot, seed)
+        return slot
+
+    def enter(self, slot: int, seed: int) -> None:
+        """The tree in `slot` is that of `seed`, and begins to act."""
+        self.seeds[slot] = seed
+        self.actor.begin(slot)
+
+    def wave(self) -> Change:
+        """One step of as many frames as can act at once."""
+        forest, slots = self.forest, self.forest.acting()
+        acting = forest.look(slots)
+        if self.actor.lanes > 1 and len(slots) > 1:
+            chosen = self._one_per_lane(slots, acting.frames, acting.depths)
+            slots, acting = slots[chosen], type(acting)(*(part[chosen] for part in acting))
+        actions = self.actor.act(self.actor.moment(forest, slots, self.seeds[slots], acting))
+        change = forest.step(slots, actions)
+        for fork in change.forks:
+            self.seeds[list(fork.children)] = self.seeds[fork.parent]
+        self.actor.follow(change)
+        self.waves += 1
+        return change
+
+    def _one_per_lane(
+        self, slots: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], depths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        order = np.argsort(-depths, kind="stable")
+        lanes = lanes_of(self.seeds[slots], self.actor.lanes, frames)[order]
+        _, first = np.unique(lanes, return_index=True)
+        return order[first]
