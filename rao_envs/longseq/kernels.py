@@ -60,7 +60,7 @@ TASK = np.dtype(
     [
         ("kind", np.int32),
         ("question", np.int32),  # asked for by reset options; -1: any
-        ("row", np.int32),  # of `offsets`
+        ("row", np.int32),  # of a given corpus's `offsets`; a generated sequence has its instance's
         ("lo", np.int32),  # the root's span, half open
         ("hi", np.int32),
     ],
@@ -136,8 +136,9 @@ def occurrences(domain: LongSeqState, i: int, j: int, digit: int, lo: int, hi: i
     """How many records in [lo, hi) have the question's key number `j` and `digit`."""
     if hi <= lo:
         return 0
-    hits = domain.hits[i if domain.config[0]["questions"] == 0 else 0]
-    row = domain.task[i]["row"]
+    given = domain.config[0]["questions"] > 0
+    hits = domain.hits[0 if given else i]
+    row = domain.task[i]["row"] if given else i
     first, end = domain.offsets[row, j * DIGITS + digit], domain.offsets[row, j * DIGITS + digit + 1]
     return lower_bound(hits, first, end, hi) - lower_bound(hits, first, end, lo)
 
@@ -274,7 +275,7 @@ def make_task(domain: LongSeqState, stack: CallStack, i: int) -> None:
         return
     kind = domain.kinds[below(rng, config["kinds"])]
     length = draw_length(config["low"], config["high"], rng)
-    task["row"], task["kind"], task["lo"], task["hi"] = i, kind, 0, length
+    task["row"], task["kind"], task["lo"], task["hi"] = 0, kind, 0, length
     n_keys = N_KEYS[kind]
     codes = domain.codes[i]
     choose_codes(codes, n_keys, rng)

@@ -575,6 +575,30 @@ def test_neither_position_nor_batch_size_nor_neighbours_matter(case: Case, seed:
             crowd = pickle.loads(pickle.dumps(crowd))
 
 
+@every_case
+def test_a_state_means_the_same_at_any_position(case: Case) -> None:
+    """Nothing in it may refer to where in a batch it was."""
+    crowd, alone = case.make_vec(3), case.make()
+    crowd.reset(seed=11)
+    alone.reset(seed=0)
+    rng = np.random.default_rng(5)
+    style = Habits(5, 0.6, 0.0, keen=False)
+    for _ in range(4):
+        if crowd.batch.done[2]:
+            crowd.reset(seed=12)
+        crowd.step(np.array([choose(mask, primitives_of(crowd), rng, style) for mask in crowd.action_masks()]))
+    if crowd.batch.done[2]:
+        crowd.reset(seed=13)
+    alone.set_state(crowd.get_state(2))
+    for _ in range(30):
+        if crowd.batch.done[2]:
+            break
+        action = choose(alone.action_masks(), primitives_of(alone), rng, style)
+        mine, theirs = alone.step(action), crowd.step(np.array([0, 0, action]))
+        assert equal(mine[0], observation_of(theirs[0], 2))
+        assert list(mine[1:4]) == [part[2] for part in theirs[1:4]]
+
+
 def test_facts_say_what_infos_say() -> None:
     vector = Case("RAO/Maze-20x20-v0", {}).make_vec(8)
     vector.reset(seed=3)
