@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.envs.test_protocol import Case, Habits, choose, every_recursive_case, habits
 
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.forest import Change, Ended, Forest
+from tests.envs.test_protocol import Case, Habits, choose, every_recursive_case, habits
 
 
 class Told(NamedTuple):
@@ -88,8 +88,10 @@ class Woods:
         observations, masks = self.forest.observe(slots)
         assert (observations["action_mask"] == masks).all() and (observations["frame"][:, 0] == now.depths).all()
         actions = [
-            play({key: array[k] for key, array in observations.items()}, self.style, self.primitives, seed, int(frame), int(step))
-            for k, (seed, frame, step) in enumerate(zip((self.seeds[self.forest.tree[slot]] for slot in slots), now.frames, now.steps))
+            play({key: array[k] for key, array in observations.items()}, self.style, self.primitives, self.seeds[tree], frame, step)
+            for k, (tree, frame, step) in enumerate(
+                zip(self.forest.tree[slots].tolist(), now.frames.tolist(), now.steps.tolist(), strict=True)
+            )
         ]
         self.widest = max(self.widest, len(slots))
         change = self.forest.step(slots, np.array(actions))

@@ -35,9 +35,7 @@ class FrameActor:
     def __init__(self, agent: Agent, batch: RecursiveBatch, *, deterministic: bool, rows: int) -> None:
         self.levels = batch.stack.frames.shape[1]
         n_actions = len(batch.action_names)
-        self.actor = make_actor(
-            agent, batch.observation_space, n_actions, batch.n * self.levels, deterministic=deterministic, rows=rows
-        )
+        self.actor = make_actor(agent, batch.observation_space, n_actions, batch.n * self.levels, deterministic=deterministic, rows=rows)
         self.keeper: Any = None
         if isinstance(self.actor, ModelActor) and self.actor.memory is not None:
             self.keeper = self.actor.keeper

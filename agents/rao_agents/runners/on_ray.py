@@ -257,9 +257,7 @@ class _Run:
             since, waves = self.begun.pop(tree, (time.perf_counter(), self.wavefront.waves))
             self.forest.cancel(tree)
             self.settled.pop(tree, None)
-            self.solutions[tree] = unfinished(
-                self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves
-            )
+            self.solutions[tree] = unfinished(self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves)
 
     # -- sub-trees -----------------------------------------------------------------------------------------------------------------
 
@@ -307,7 +305,9 @@ class _Run:
                 self.actor.follow(change)
                 self._settle(change)
         if all(desk.reference is not None and not desk.packets for desk in self.desks) and self._silence() > HIRING_SECONDS:
-            raise RuntimeError(f"no worker has started in {HIRING_SECONDS:.0f} seconds: has the cluster a free CPU, and rao_agents installed?")
+            raise RuntimeError(
+                f"no worker has started in {HIRING_SECONDS:.0f} seconds: has the cluster a free CPU, and rao_agents installed?"
+            )
 
     # -- workers -------------------------------------------------------------------------------------------------------------------
 

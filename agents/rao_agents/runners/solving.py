@@ -134,9 +134,7 @@ class _Run:
         for tree in trees:
             since, waves = self.begun.pop(tree, (time.perf_counter(), self.wavefront.waves))
             self.forest.cancel(tree)
-            self.solutions[tree] = unfinished(
-                self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves
-            )
+            self.solutions[tree] = unfinished(self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves)
 
 
 def begin(wavefront: Wavefront, tree: int, task: Task) -> int:
