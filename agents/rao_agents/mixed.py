@@ -68,7 +68,7 @@ class MixedBatch:
         if FRAME_KEY in self.observation_space.spaces:
             frames = np.zeros((self.n, 3), np.int32)
             for batch, rows in self._rows():
-                frames[rows] = batch._frame_fields()[rows]
+                frames[rows] = batch.frame_fields()[rows]
             observation[FRAME_KEY] = frames
         return observation
 

@@ -62,7 +62,8 @@ class Moment(NamedTuple):
         """What chance starts from in each row, (m,)."""
         if self.frames is None:
             return self.seeds
-        return self.seeds ^ _hashed(_hashed(self.frames.astype(np.uint64)) + GOLDEN)
+        streams: npt.NDArray[np.uint64] = self.seeds ^ _hashed(_hashed(self.frames.astype(np.uint64)) + GOLDEN)
+        return streams
 
 
 class Stateful(Protocol):

@@ -127,18 +127,19 @@ class RecursiveBatch:
         """The current observations, shape (n, ...), as arrays nobody else holds."""
         observation = {name: self.buffers[k].copy().reshape(self.n, *shape) for k, (name, shape) in enumerate(self.shapes)}
         if self.observe_frame:
-            observation[FRAME_KEY] = self._frame_fields(np.arange(self.n))
+            observation[FRAME_KEY] = self.frame_fields()
         return observation
 
     def observe(self, which: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
         """The current observations of the instances in `which` (m,), shape (m, ...), as arrays nobody else holds."""
         observation = {name: self.buffers[k][which].reshape(len(which), *shape) for k, (name, shape) in enumerate(self.shapes)}
         if self.observe_frame:
-            observation[FRAME_KEY] = self._frame_fields(which)
+            observation[FRAME_KEY] = self.frame_fields(which)
         return observation
 
-    def _frame_fields(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """What the key `frame` says, (m, 3)."""
+    def frame_fields(self, which: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int32]:
+        """What the key `frame` says of the instances in `which` (m,), all by default: (m, 3)."""
+        which = np.arange(self.n) if which is None else which
         depths = self.stack.episodes["depth"][which]
         acting = self.stack.frames[which, depths]
         return np.stack([depths, acting["last"] == EVENT_RESET, acting["action"]], axis=1).astype(np.int32)
@@ -147,7 +148,7 @@ class RecursiveBatch:
         """Instance 0's observation, as arrays nobody else holds."""
         observation = {name: view.copy() for name, view in self._first}
         if self.observe_frame:
-            observation[FRAME_KEY] = self._frame_fields(np.zeros(1, np.int64))[0]
+            observation[FRAME_KEY] = self.frame_fields(np.zeros(1, np.int64))[0]
         return observation
 
     @property

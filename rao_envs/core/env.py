@@ -156,7 +156,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
             ValueError: `action` is not in the action space.
             RuntimeError: detached children are out; `join` them first.
         """
-        self._advance(self._check_action(action))
+        self._advance(self.check_action(action))
         return self._transition()
 
     def render(self) -> Any:
@@ -321,7 +321,8 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
 
     # -- shared steps --------------------------------------------------------------------------------------------------------
 
-    def _check_action(self, action: Any) -> int:
+    def check_action(self, action: Any) -> int:
+        """`action` as an int; raises ValueError unless it is in the action space."""
         if isinstance(action, np.ndarray) and action.shape == () and action.dtype.kind in "iu":
             action = action.item()
         if not isinstance(action, (int, np.integer)) or isinstance(action, bool) or not 0 <= action < len(self.action_names):
@@ -333,7 +334,7 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
     def _check_spawn(self, action: Any) -> int:
         """How many children the spawn `action` opens; raises ValueError unless it is allowed now."""
         self._check_ready()
-        index = self._check_action(action)
+        index = self.check_action(action)
         mask = self.batch.buffers.action_mask[0]
         if index not in self.spawn_actions or not mask[index]:
             allowed = ", ".join(self.action_names[a] for a in self.spawn_actions if mask[a]) or "none"

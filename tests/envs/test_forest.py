@@ -173,8 +173,9 @@ def test_a_cancelled_tree_leaves_nothing() -> None:
     woods = Woods(case, 16, [5, 6], style)
     woods.forest.begin(0, 5)
     woods.forest.begin(1, 6)
-    while woods.forest.free > 4:
-        woods.step(woods.forest.acting())
+    for _ in range(6):
+        woods.follow(woods.step(woods.forest.acting()))
+    assert not woods.told and np.count_nonzero(woods.forest.tree == 0) > 2
     woods.forest.cancel(0)
     assert not (woods.forest.tree == 0).any()
     while (acting := woods.forest.acting()).size:

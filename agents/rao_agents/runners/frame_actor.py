@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rao_envs.core.actors import Agent, CallableActor, ModelActor, Moment, make_actor
+from rao_envs.core.actors import Agent, CallableActor, Memory, ModelActor, Moment, make_actor
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.forest import Acting, Change, Forest, Join
 
@@ -36,8 +36,9 @@ class FrameActor:
         self.levels = batch.stack.frames.shape[1]
         n_actions = len(batch.action_names)
         self.actor = make_actor(agent, batch.observation_space, n_actions, batch.n * self.levels, deterministic=deterministic, rows=rows)
+        self.memory: Memory | None = self.actor.memory if isinstance(self.actor, ModelActor) else None
         self.keeper: Any = None
-        if isinstance(self.actor, ModelActor) and self.actor.memory is not None:
+        if isinstance(self.actor, ModelActor) and self.memory is not None:
             self.keeper = self.actor.keeper
             if self.keeper is None and len(batch.spawn_actions):
                 raise ValueError(
@@ -62,8 +63,8 @@ class FrameActor:
 
     def begin(self, slot: int) -> None:
         """A tree begins in this slot."""
-        if isinstance(self.actor, ModelActor) and self.actor.memory is not None:
-            self.actor.memory.begin(np.array([slot]))
+        if self.memory is not None:
+            self.memory.begin(np.array([slot]))
 
     def follow(self, change: Change) -> None:
         """Let what is remembered go where the frames went."""
@@ -92,7 +93,9 @@ class FrameActor:
         self._write(join.parent, self.keeper.join_state(self._read(join.parent), *map(self._read, join.children)))
 
     def _read(self, slot: int) -> tuple[npt.NDArray[Any], ...]:
-        return self.actor.memory.read(np.array([slot]))  # type: ignore[union-attr,no-any-return]
+        assert self.memory is not None
+        return self.memory.read(np.array([slot]))
 
     def _write(self, slot: int, state: tuple[npt.NDArray[Any], ...]) -> None:
-        self.actor.memory.write(np.array([slot]), state, np.zeros(1, np.int64))  # type: ignore[union-attr]
+        assert self.memory is not None
+        self.memory.write(np.array([slot]), state, np.zeros(1, np.int64))

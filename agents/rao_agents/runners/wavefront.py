@@ -43,7 +43,8 @@ class Wavefront:
         acting = forest.look(slots)
         if self.actor.lanes > 1 and len(slots) > 1:
             chosen = self._one_per_lane(slots, acting.frames, acting.depths)
-            slots, acting = slots[chosen], type(acting)(*(part[chosen] for part in acting))
+            slots = slots[chosen]
+            acting = forest.look(slots)
         actions = self.actor.act(self.actor.moment(forest, slots, self.seeds[slots], acting))
         change = forest.step(slots, actions)
         for fork in change.forks:
