@@ -221,12 +221,10 @@ class ModelActor:
             self.memory = Memory((zeros[0], zeros[0].copy()), (zeros[1], zeros[1]), axis=1)
         find_normaliser = getattr(model, "get_vec_normalize_env", None)
         self.normaliser = None if find_normaliser is None else find_normaliser()
+        self.direct = _acts_by_its_distribution(model, policy, expected)
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
         """Forward passes of the same number of rows each, `lanes`, an episode's lane being its row."""
-        observations = now.observations
-        if self.normaliser is not None:
-            observations = self.normaliser.normalize_obs(observations)
         if self.memory is not None and now.frames is None:  # else the runner says where trees begin
             self.memory.begin(now.slots[now.steps == 0])
         lanes = now.lanes(self.lanes)
@@ -235,48 +233,65 @@ class ModelActor:
         while len(waiting):
             _, first = np.unique(lanes[waiting], return_index=True)  # one per lane; the others wait for another pass
             members = waiting[first]
-            actions[members] = self._choose(observations, now, members, lanes[members])
+            actions[members] = self.act_once(now, members, lanes[members])
             waiting = np.delete(waiting, first)
         return actions
 
-    def _choose(
-        self,
-        observations: Observations,
-        now: Moment,
-        members: npt.NDArray[np.int64],
-        lanes: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.int64]:
-        """One forward pass: actions of the rows `members` of `now`, each put in its lane."""
+    def act_once(self, now: Moment, members: npt.NDArray[np.int64], lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """One forward pass: actions of the rows `members` of `now`, each put in its lane; no lane twice."""
         rows = np.full(self.lanes, members[0])
         rows[lanes] = members
         if self.keys is not None:
-            chunk: Observations = {key: observations[key][rows] for key in self.keys}
+            chunk: Observations = {key: now.observations[key][rows] for key in self.keys}
         else:
-            chunk = observations[rows]
+            chunk = now.observations[rows]
+        if self.normaliser is not None:
+            chunk = self.normaliser.normalize_obs(chunk)
         slots = now.slots[rows]
         memory = None if self.memory is None else self.memory.read(slots)
         options: dict[str, Any] = {"action_masks": now.masks[rows]} if self.masked else {}
-        if self.deterministic:
+        if not self.deterministic:
+            probabilities, memory = self._probabilities(chunk, memory, options)
+            actions = draw(probabilities[lanes], uniforms(now.streams()[members], now.steps[members]))
+        elif self.direct and memory is None:
+            actions = self._greedy(chunk, options)[lanes]
+        else:
             if memory is not None:
                 # The memory of new episodes is a beginner's already.
                 options |= {"state": memory, "episode_start": np.zeros(self.lanes, np.bool_)}
             chosen, memory = self.model.predict(chunk, deterministic=True, **options)
             actions = np.asarray(chosen, np.int64)[lanes]
-        else:
-            probabilities, memory = self._probabilities(chunk, memory, options)
-            actions = draw(probabilities[lanes], uniforms(now.streams()[members], now.steps[members]))
         if self.memory is not None and memory is not None:
             self.memory.write(now.slots[members], memory, lanes)
         return actions
+
+    def _tensors(self, chunk: Observations) -> Any:
+        """The chunk on the policy's device: what `obs_to_tensor` does, less what does not change between calls."""
+        torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
+        if not self.direct:
+            return self.policy.obs_to_tensor(chunk)[0]
+        device = self.policy.device
+        if self.keys is None:
+            return torch.as_tensor(chunk, device=device)
+        return {key: torch.as_tensor(array, device=device) for key, array in chunk.items()}
+
+    def _greedy(self, chunk: Observations, masks: dict[str, Any]) -> npt.NDArray[np.int64]:
+        """What `predict` chooses, without what does not change between calls."""
+        torch = sys.modules["torch"]
+        if self.policy.training:
+            self.policy.set_training_mode(False)
+        with torch.no_grad():
+            chosen = self.policy.get_distribution(self._tensors(chunk), **masks).get_actions(deterministic=True)
+        return np.asarray(chosen.cpu().numpy(), np.int64)
 
     def _probabilities(self, chunk: Observations, memory: Any, masks: dict[str, Any]) -> tuple[npt.NDArray[Any], Any]:
         """Action probabilities (lanes, n_actions), and the recurrent state after this step."""
         if self.keeper is not None:
             return self.keeper.action_probabilities(chunk, memory, masks["action_masks"])
-        torch = sys.modules["torch"]  # loaded by whoever made the model; importing it is not this package's to do
+        torch = sys.modules["torch"]
         self.policy.set_training_mode(False)
         with torch.no_grad():
-            tensors, _ = self.policy.obs_to_tensor(chunk)
+            tensors = self._tensors(chunk)
             if memory is None:
                 distribution = self.policy.get_distribution(tensors, **masks)
             else:
@@ -285,6 +300,20 @@ class ModelActor:
                 distribution, state = self.policy.get_distribution(tensors, state, starts)
                 memory = tuple(part.cpu().numpy() for part in state)
             return distribution.distribution.probs.cpu().numpy(), memory
+
+
+STOCK = ("stable_baselines3.", "sb3_contrib.", "rao_agents.")
+"""Where `predict` is known to be the mode of the policy's distribution."""
+
+
+def _acts_by_its_distribution(model: Any, policy: Any, space: spaces.Space[Any]) -> bool:
+    """Whether greedy actions can be had without `predict`: nobody has made it do something else, and nothing is turned or flattened."""
+    forwarded = getattr(model.predict, "__self__", model)  # the policy's own method, lent
+    methods = [type(forwarded).predict, type(policy).predict, getattr(type(policy), "_predict", policy)]
+    stock = all(method.__module__.startswith(STOCK) for method in methods)
+    parts = list(space.values()) if isinstance(space, spaces.Dict) else [space]
+    plain = all(isinstance(part, (spaces.Box, spaces.MultiBinary)) and len(part.shape or ()) == 1 for part in parts)
+    return stock and plain and hasattr(policy, "get_distribution")
 
 
 class Memory:

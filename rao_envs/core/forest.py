@@ -131,10 +131,9 @@ class Forest:
         steps = np.where(opened, 0, self._steps[slots, depths])
         return Acting(frames["id"].copy(), depths, opened, steps)
 
-    def step(self, slots: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]) -> Change:
-        """One step of the frames that act in `slots`. `actions`: int64 (m,), each in the action space."""
+    def step(self, slots: npt.NDArray[np.int64], actions: npt.NDArray[np.int64], now: Acting) -> Change:
+        """One step of the frames that act in `slots`: `now`, as `look` gave them. `actions`: int64 (m,), each in the action space."""
         batch, episodes = self.batch, self.batch.stack.episodes
-        now = self.look(slots)
         self._steps[slots, now.depths] = now.steps + 1
         self._actions[slots] = actions
         batch.step(self._actions)

@@ -94,7 +94,7 @@ class Woods:
             )
         ]
         self.widest = max(self.widest, len(slots))
-        change = self.forest.step(slots, np.array(actions))
+        change = self.forest.step(slots, np.array(actions), now)
         self.forks += len(change.forks)
         return change
 

@@ -58,7 +58,9 @@ class FrameActor:
         return Moment(observations, masks, seeds, acting.steps, kept_at, acting.frames)
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
-        """One action per row."""
+        """One action per row; no two rows of a network may share a lane."""
+        if isinstance(self.actor, ModelActor):
+            return self.actor.act_once(now, np.arange(len(now.slots)), now.lanes(self.lanes))
         return self.actor.act(now)
 
     def begin(self, slot: int) -> None:

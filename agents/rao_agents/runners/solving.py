@@ -20,7 +20,7 @@ from rao_envs.core.callstack import RETURN
 from rao_envs.core.evaluate import Progress, reporter, seed_list
 from rao_envs.core.forest import Change, Ended, Forest
 
-ROWS = 16
+ROWS = 8
 """Rows in every forward pass, filled or not: results hang on it, in the last bit, and on nothing else of how a tree is run."""
 SLOTS = 64
 """Frames that a process holds side by side, the waiting ones included."""

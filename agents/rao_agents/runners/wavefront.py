@@ -46,7 +46,7 @@ class Wavefront:
             slots = slots[chosen]
             acting = forest.look(slots)
         actions = self.actor.act(self.actor.moment(forest, slots, self.seeds[slots], acting))
-        change = forest.step(slots, actions)
+        change = forest.step(slots, actions, acting)
         for fork in change.forks:
             self.seeds[list(fork.children)] = self.seeds[fork.parent]
         self.actor.follow(change)

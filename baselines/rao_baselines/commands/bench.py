@@ -122,6 +122,54 @@ def overhead(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("parallel")
+def parallel(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[TREES]...", help="Kinds of trees; all of them by default.")] = None,
+    ray: Annotated[bool, typer.Option("--ray/--no-ray", help="Also on a Ray cluster, with one worker and with two.")] = True,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/parallel.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Wall-clock of whole recursion trees: step by step, in waves, and as sub-trees on a Ray cluster. Trains nothing.
+
+    What was measured of other kinds of trees before stays in the file. Figures go beside the documentation, or beside --out.
+    """
+    from rao_baselines import parallel_speed as measuring
+    from rao_baselines import parallel_tables
+    from rao_baselines.runs import check_file, read_json, write_json
+
+    for name in only or ():
+        if name not in measuring.SUBJECTS:
+            raise UserError(f"there are no trees called {name!r}.{did_you_mean(name, measuring.SUBJECTS)}")
+    path = out or results_folder() / "parallel.json"
+    check_file(path)
+    kept: dict[str, Any] = read_json(path) if path.is_file() else parallel_tables.NOTHING
+    chosen = {name: measuring.SUBJECTS[name] for name in only or measuring.SUBJECTS}
+    with_leaves = ray and not only
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("measurements", total=measuring.count(chosen, ray=ray, leaves=with_leaves), note="")
+
+        def tick(what: str) -> None:
+            bars.update(task, note=what, advance=1)
+
+        try:
+            subjects = kept["subjects"] | measuring.measure(chosen, ray=ray, tick=tick)
+            leaves = measuring.measure_leaves(tick=tick) if with_leaves else kept["leaves"]
+        except ImportError as error:
+            raise UserError(f"{error}; or measure without, with --no-ray") from error
+    result = measuring.report(subjects, leaves)
+    write_json(path, result)
+    written = [path, *parallel_tables.draw(result, images_folder() if out is None else path.parent)]
+    written += _write_tables() if out is None else []
+    if as_json:
+        ui.print_json(result)
+        return
+    for name, make in parallel_tables.TABLES.items():
+        heading, *rows = make(result)
+        ui.print_table(name, tuple(heading), [tuple(row) for row in rows])
+    for target in written:
+        ui.say(f"wrote {target}")
+
+
 @app.command("distillation-speed")
 def distillation_speed(
     duration: Annotated[float, typer.Option(help="Seconds per measurement; several rounds should fit in.")] = 30.0,
