@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,14 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, mo
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         shortened = re.sub(r"learn\([\d_]+, progress_bar=True", "learn(4096", block)
         exec(compile(shortened, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(example: Path) -> None:
+    done = subprocess.run([sys.executable, str(example), "--episodes", "4"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rates = [float(rate) for rate in re.findall(r"success (\d\.\d\d)", done.stdout)]
+    assert len(rates) == 4 and min(rates) >= 0.75
 
 
 def _anchors(page: Path) -> set[str]:

@@ -34,6 +34,7 @@ from rao_agents.recursive_algorithm import RecursiveAlgorithm
 from rao_agents.recursive_ppo import RecursivePPO
 from rao_agents.repeat_tasks import RepeatTasks
 from rao_agents.rollout_buffer import FrameDictRolloutBuffer, FrameRolloutBuffer, ProtocolError
+from rao_agents.runners import Solution, solve, solve_all
 from rao_agents.safe_json import register_class
 from rao_agents.sequence_extractor import SequenceExtractor
 from rao_agents.training_state import set_training_state, training_state
@@ -69,6 +70,7 @@ __all__ = [
     "RepeatTasks",
     "SequenceExtractor",
     "SharedMLPExtractor",
+    "Solution",
     "StateTransferExtractor",
     "UnsafeModelError",
     "load_policy",
@@ -81,5 +83,7 @@ __all__ = [
     "save_safely",
     "schedules",
     "set_training_state",
+    "solve",
+    "solve_all",
     "training_state",
 ]
