@@ -139,7 +139,22 @@ def distillation_cases() -> Iterator[Case]:
         yield Case(name, "steps/s", lambda seconds, value=value: training("recursive_ppo", seconds, value))  # type: ignore[misc]
 
 
-def training(algorithm: str, seconds: float, distillation: dict[str, Any] | None = None, **hyperparameters: Any) -> float:
+class Watch:
+    """Looks on while training is measured."""
+
+    def attach(self, model: Any) -> None:
+        """The model, before it learns."""
+
+    def begin(self) -> None:
+        """The measurement begins."""
+
+    def stop(self) -> None:
+        """It may end here; told again if it goes on."""
+
+
+def training(
+    algorithm: str, seconds: float, distillation: dict[str, Any] | None = None, *, watch: Watch | None = None, **hyperparameters: Any
+) -> float:
     """Environment steps per second of training with the algorithm's settings, on one thread, after a first rollout.
 
     With a distillation (settings of one; its rounds come every 5,000 steps), after the first two rounds.
@@ -155,6 +170,7 @@ def training(algorithm: str, seconds: float, distillation: dict[str, Any] | None
     from rao_baselines.models import make_model
 
     warm = 0 if distillation is None else DISTILLATION_WARM
+    watching = watch or Watch()
 
     class Clock(BaseCallback):
         first: tuple[int, float] | None = None
@@ -167,7 +183,9 @@ def training(algorithm: str, seconds: float, distillation: dict[str, Any] | None
             now = (self.num_timesteps, time.perf_counter())
             if self.num_timesteps > warm and self.first is None:
                 self.first = now
+                watching.begin()
             self.last = now
+            watching.stop()
             # At least two rollouts, so that there is something to divide by.
             if self.first is not None and now[0] > self.first[0] and now[1] - self.first[1] > seconds:
                 raise _EnoughError
@@ -186,7 +204,9 @@ def training(algorithm: str, seconds: float, distillation: dict[str, Any] | None
     clock = Clock()
     extra = [] if distillation is None else [make_callback(distillation, seed=SEED)]
     try:
-        make_model(row, settings, env, seed=SEED, device="cpu").learn(10**9, callback=[*extra, clock])
+        model = make_model(row, settings, env, seed=SEED, device="cpu")
+        watching.attach(model)
+        model.learn(10**9, callback=[*extra, clock])
     except _EnoughError:
         pass
     finally:

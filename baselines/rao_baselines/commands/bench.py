@@ -122,6 +122,39 @@ def overhead(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("profile")
+def profile(
+    duration: Annotated[float, typer.Option(help="Seconds per algorithm.")] = 20.0,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/profile.json")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Where training's time goes: RecursivePPO beside MaskablePPO, same network and environments, one core."""
+    from rao_baselines import profile as measuring
+    from rao_baselines.runs import check_file, write_json
+
+    if not 0 < duration < float("inf"):
+        raise UserError(f"--duration must be positive, got {duration}")
+    path = out or results_folder() / "profile.json"
+    check_file(path)
+    values: dict[str, dict[str, Any]] = {}
+    with ui.progress_bars(not as_json) as bars:
+        task = bars.add_task("profile", total=len(measuring.ALGORITHMS), note="")
+        for name in measuring.ALGORITHMS:
+            bars.update(task, note=name)
+            values[name] = measuring.measure(name, duration)
+            bars.advance(task)
+    result = measuring.report(values, duration)
+    write_json(path, result)
+    written = [path, *(_write_tables() if out is None else [])]
+    if as_json:
+        ui.print_json(result)
+        return
+    heading, *rows = measuring.table(result)
+    ui.print_table(f"Training on {measuring.ENV_ID}", tuple(heading), [tuple(map(_plain, row)) for row in rows])
+    for target in written:
+        ui.say(f"wrote {target}")
+
+
 @app.command("parallel")
 def parallel(
     only: Annotated[list[str] | None, typer.Argument(metavar="[TREES]...", help="Kinds of trees; all of them by default.")] = None,

@@ -1,0 +1,91 @@
+"""`rao bench parallel` and `rao bench profile`: what is measured, kept, fitted and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rao_baselines import parallel_model, parallel_speed, parallel_tables, profile
+from rao_baselines.parallel_model import SPREAD, Costs, fit, pays_from, wall_clock
+from rao_envs.longseq.reference import RecursiveSolver
+
+
+def leaves(step: float, packet: float) -> list[dict[str, Any]]:
+    """Measurements as the model has them."""
+    rows = []
+    for milliseconds in (0.0, 1.0, 10.0):
+        costs = Costs(step, packet, 0.0).costlier(milliseconds)
+        seconds = {"batched": 200 * costs.step} | {
+            parallel_tables.ray_name(n): wall_clock(costs, 200, n, SPREAD * n) for n in parallel_speed.WORKERS
+        }
+        rows.append({"milliseconds": milliseconds, "steps": 200, "seconds": seconds})
+    return rows
+
+
+def test_the_model_finds_the_costs_that_it_was_made_with() -> None:
+    costs = fit(leaves(0.002, 0.005), parallel_tables.ray_name(1), "batched")
+    assert costs == pytest.approx(Costs(0.002, 0.005, 0.0))
+
+
+def test_the_model_by_hand() -> None:
+    # 10 packets, one after the other packed; 3 rounds on 4 workers of 0.5 s latency and 20 steps of 0.1 s.
+    assert wall_clock(Costs(0.1, 0.01, 0.5), 200, 4, 10) == pytest.approx(10 * 0.01 + 3 * (0.5 + 20 * 0.1))
+    costs = Costs(0.0001, 0.01, 0.0)
+    bound = pays_from(costs, 200, 2)
+    assert bound > 0
+    for milliseconds, pays in ((bound * 1.01, True), (bound * 0.99, False)):
+        there = costs.costlier(milliseconds)
+        assert (wall_clock(there, 200, 2, 2 * SPREAD) < 200 * there.step) is pays
+    assert pays_from(Costs(1.0, 0.0, 0.0), 200, 2) == 0.0
+
+
+def test_a_costly_agent_does_the_same_and_takes_its_time() -> None:
+    from rao_agents import solve
+
+    costly = parallel_speed.Costly(RecursiveSolver(), 2.0)
+    slow, fast = solve(costly, "RAO/LongSeq-10k-v0", 1), solve(RecursiveSolver(), "RAO/LongSeq-10k-v0", 1)
+    assert slow.same_as(fast) and slow.episode is not None
+    assert slow.seconds > 0.002 * slow.episode.steps
+
+
+def test_the_command(rao: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel_speed, "REPEATS", 1)
+    monkeypatch.setitem(parallel_speed.SUBJECTS, "longseq-1k", parallel_speed.SUBJECTS["longseq-1k"]._replace(trees=2))
+    out = tmp_path / "parallel.json"
+    done = rao("bench", "parallel", "longseq-1k", "--no-ray", "--out", out)
+    assert done.code == 0 and "Long sequence, 1 k records" in done.out and (tmp_path / "parallel-growth.png").is_file()
+    done = rao("bench", "parallel", "longseq-1k", "--no-ray", "--out", out, "--json")
+    (found,) = done.json["subjects"].values()
+    assert found["seconds"].keys() == {"predict", "sequential", "batched"} and found["steps"] >= found["critical_path"] > 0
+    assert rao("bench", "parallel", "longsek-1k").code == 2
+
+
+def test_runners_that_disagree_are_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rao_agents.runners import Solution
+
+    monkeypatch.setattr(Solution, "same_as", lambda self, other: False)
+    monkeypatch.setattr(parallel_speed, "REPEATS", 1)
+    subject = parallel_speed.SUBJECTS["longseq-1k"]._replace(trees=1)
+    with pytest.raises(RuntimeError, match="gave other results"):
+        parallel_speed.measure({"longseq-1k": subject}, ray=False, tick=lambda what: None)
+
+
+def test_tables_of_nothing_have_headings_only() -> None:
+    for make in parallel_tables.TABLES.values():
+        assert len(make(parallel_tables.NOTHING)) == 1
+    assert len(profile.table({})) == 1
+    kept = {"subjects": {}, "leaves": leaves(0.001, 0.002)}
+    assert [len(row) for row in parallel_tables.leaves(kept)] == [7] * 4
+    assert len(parallel_tables.scale(kept)) == 1 + 9
+    assert parallel_model.SPREAD == 4
+
+
+def test_the_profile_adds_up() -> None:
+    found = profile.measure("recursive_ppo", 0.2)
+    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    assert min(found["shares"].values()) >= 0 and found["shares"]["update: rest"] > 0.1
+    rows = profile.table({"algorithms": {"recursive_ppo": found}})
+    assert [row[0] for row in rows[1:-2]] == list(profile.PARTS)
