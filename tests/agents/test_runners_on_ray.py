@@ -1,0 +1,137 @@
+"""Sub-trees on a real cluster of two nodes: the same as in one process, whoever is lost meanwhile; and nothing is left running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rao_agents.runners import OnRay, solve, solve_all
+from rao_agents.runners import on_ray as module
+from tests.agents.test_runners import FAMILIES, keen, untrained
+from tests.ray_clusters import kill, ray, two_nodes
+
+ENV = "RAO/Algebra-depth8-v0"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with two_nodes() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def runner(cluster: Any) -> Iterator[OnRay]:
+    with OnRay(2, spread=1) as found:
+        yield found
+
+
+def same(agent: Any, env_id: str, seeds: list[int], runner: OnRay, **options: Any) -> None:
+    expected = solve_all(agent, env_id, seeds, **options)
+    for one, other in zip(expected, solve_all(agent, env_id, seeds, runner=runner, **options), strict=True):
+        assert one.same_as(other), (one, other)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), FAMILIES, ids=[env_id.split("/")[1] for env_id, _ in FAMILIES])
+def test_a_cluster_gives_what_one_process_gives(runner: OnRay, env_id: str, kwargs: dict[str, Any]) -> None:
+    same(keen(env_id, kwargs), env_id, [1, 2, 3], runner, **kwargs)
+    same(untrained(env_id, kwargs), env_id, [4, 5], runner, deterministic=False, budget=60, **kwargs)
+
+
+@pytest.mark.parametrize("options", [{"state_transfer": "summary"}, {"state_transfer_kwargs": {"memory": 3}}], ids=str)
+def test_states_travel_with_the_sub_trees(runner: OnRay, options: dict[str, Any]) -> None:
+    env_id, kwargs = FAMILIES[3]
+    model = untrained(env_id, kwargs | {"observe_frame": True}, **options)
+    same(model, env_id, [1, 2, 3, 4], runner, deterministic=False, observe_frame=True, budget=80)
+
+
+def test_sub_trees_do_travel(runner: OnRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise all of the above would hold of a driver that keeps everything to itself."""
+    sent: list[int] = []
+    lend = module._Run._lend
+
+    def counted(self: Any, slots: Any) -> None:
+        sent.extend(slots.tolist())
+        lend(self, slots)
+
+    monkeypatch.setattr(module._Run, "_lend", counted)
+    same(keen(ENV, {}), ENV, [3], runner)
+    assert len(sent) > 2
+
+
+def alive() -> int:
+    """Workers on the cluster."""
+    from ray.util.state import list_actors
+
+    return len([actor for actor in list_actors(filters=[("class_name", "=", "Worker")]) if actor.state in ("ALIVE", "PENDING_CREATION")])
+
+
+class Slow:
+    """Costs a little at every step, and loses its worker at a given moment, once."""
+
+    batched = True
+
+    def __init__(self, path: str = "", milliseconds: float = 0.0) -> None:
+        self.path, self.milliseconds = path, milliseconds
+        self.agent = keen(ENV, {})
+
+    def __call__(self, observation: Any, masks: Any, states: Any, uniform: Any) -> Any:
+        import os
+        import pathlib
+
+        time.sleep(1e-3 * self.milliseconds)
+        if self.path and "IDLE" not in self.path and ray().get_runtime_context().worker.mode != 0:  # on a worker
+            mark = pathlib.Path(self.path)
+            if not mark.exists():
+                mark.write_text("gone")
+                os._exit(1)
+        return self.agent(observation, masks, states, uniform)
+
+
+def test_a_lost_worker_changes_nothing(cluster: Any, tmp_path: Any) -> None:
+    expected = solve_all(keen(ENV, {}), ENV, [1, 2, 3])
+    mark = tmp_path / "lost"
+    found = solve_all(Slow(str(mark)), ENV, [1, 2, 3], runner=OnRay(2, spread=1))
+    assert mark.exists()
+    for one, other in zip(expected, found, strict=True):
+        assert one.same_as(other)
+
+
+def test_an_agents_error_on_a_worker_comes_home(cluster: Any) -> None:
+    agent = keen(ENV, {})
+
+    def faulty(observation: Any, mask: Any, state: Any, uniform: float) -> Any:
+        if ray().get_runtime_context().worker.mode != 0:
+            raise ArithmeticError("no idea")
+        actions, states = agent(observation, mask[None], [state], np.array([uniform]))
+        return int(actions[0]), states[0]
+
+    with pytest.raises(ArithmeticError, match="no idea"):
+        solve_all(faulty, ENV, 4, runner=OnRay(2, spread=1))
+
+
+def test_what_is_late_is_ended_everywhere(cluster: Any) -> None:
+    start = time.perf_counter()
+    solutions = solve_all(Slow(milliseconds=200), ENV, 3, runner=OnRay(2, spread=1), time_limit=3.0)
+    assert {solution.status for solution in solutions} == {"timed out"}
+    assert time.perf_counter() - start < 40
+
+
+def test_wrong_use(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="99 workers need as many CPUs, the cluster has"):
+        solve(keen(ENV, {}), ENV, runner=OnRay(99))
+    with pytest.raises(ValueError, match="spread must be"):
+        OnRay(spread=0)
+
+
+def test_nothing_is_left_running(cluster: Any) -> None:
+    """After all of the above, the open runner's two workers are all there is (it closes with the module)."""
+    for _ in range(50):
+        if (found := alive()) <= 2:
+            break
+        time.sleep(0.2)
+    assert found <= 2
+    assert kill
