@@ -61,7 +61,7 @@ LONGSEQ = Suite(
     "The long-sequence experiments: needle, count and max on mixed lengths up to 10,000, scored on 10,000, 100,000 and 1,000,000.",
     (
         _row("recursive_ppo", "RecursivePPO", "recursive_ppo", 5, 400_000),
-        _row("maskable_ppo_dense", "MaskablePPO, pages and a note, dense", "maskable_ppo", 5, 400_000),
+        _row("maskable_ppo_dense", "MaskablePPO, pages and a note, dense", "maskable_ppo", 3, 400_000),
         _row("maskable_ppo_trial", "MaskablePPO, pages and a note, best short trial", "maskable_ppo", 1, 400_000, BEST_TRIAL),
         _row("maskable_ppo_sparse", "MaskablePPO, pages and a note, sparse", "maskable_ppo", 5, 400_000, SPARSE),
         _row("maskable_ppo_pointers", "MaskablePPO, two pointers, dense", "maskable_ppo", 1, 400_000, TWO_POINTERS, "pointers=2"),
