@@ -226,6 +226,15 @@ def export_models(rows: Sequence[Experiment], out: Path, work: Path, folder: Pat
     return written
 
 
+def curves_name(suite: Suite, group: str) -> str:
+    """What the figure of a group's learning curves is called; no two of all suites are called the same."""
+    if suite.prefix:
+        return f"{suite.prefix}-{group}-curves"
+    first = next(row for row in suite.rows if row.group == group)
+    size = slug(first.task.partition("?")[0]).partition("-v")[0].lower()
+    return f"{size}-curves" + ("" if group == suite.rows[0].group else f"-{group}")
+
+
 def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
     """Learning curves, one figure per group of which there are results, and success against size, as the suite says."""
     from rao_baselines.figures import learning_curves, success_by_size
@@ -236,8 +245,7 @@ def draw(suite: Suite, out: Path, images: Path) -> list[Path]:
         members = [row for row in suite.rows if row.group == group and row.name in results]
         if not members:
             continue
-        size = slug(members[0].task.partition("?")[0]).partition("-v")[0].lower()
-        path = images / (f"{size}-curves" + ("" if group == suite.rows[0].group else f"-{group}"))
+        path = images / curves_name(suite, group)
         series = {row.label: [r["curve"] for r in results[row.name]] for row in members}
         written += learning_curves(series, path, title=f"{title}: success on fixed seeds (actions sampled)")
     for figure in suite.sizes:

@@ -32,6 +32,10 @@ class Acting(NamedTuple):
     opened: npt.NDArray[np.bool_]  # (m,) whether a frame has not acted yet
     steps: npt.NDArray[np.int64]  # (m,) actions that each has taken itself
 
+    def of(self, rows: npt.NDArray[np.int64]) -> Acting:
+        """Some of them."""
+        return Acting(self.frames[rows], self.depths[rows], self.opened[rows], self.steps[rows])
+
 
 class Ended(NamedTuple):
     """A tree that is over, or a sub-tree that was taken over from another forest."""

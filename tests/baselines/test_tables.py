@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from rao_baselines.errors import UserError
+from rao_baselines.experiments import SUITES
 from rao_baselines.places import results_folder, source_root
+from rao_baselines.suite import curves_name
 from rao_baselines.tables import documents, write_tables
 
 ROOT = source_root()
@@ -54,3 +56,10 @@ def test_a_headline_without_a_score_is_an_empty_cell(tmp_path: Path, monkeypatch
     write_tables([page], results_folder())
     assert "depth 8 |" in page.read_text()
     assert "****" not in page.read_text()
+
+
+def test_no_two_figures_have_the_same_name() -> None:
+    """One suite's curves once took the place of another's."""
+    names = [curves_name(suite, group) for suite in SUITES.values() for group in suite.titles]
+    names += [figure.name for suite in SUITES.values() for figure in (*suite.sizes, *suite.sweeps)]
+    assert len(set(names)) == len(names)

@@ -57,10 +57,10 @@ class FrameActor:
         kept_at = slots * self.levels + acting.depths if isinstance(self.actor, CallableActor) else slots
         return Moment(observations, masks, seeds, acting.steps, kept_at, acting.frames)
 
-    def act(self, now: Moment) -> npt.NDArray[np.int64]:
+    def act(self, now: Moment, lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """One action per row; no two rows of a network may share a lane."""
         if isinstance(self.actor, ModelActor):
-            return self.actor.act_once(now, np.arange(len(now.slots)), now.lanes(self.lanes))
+            return self.actor.act_once(now, np.arange(len(lanes)), lanes)
         return self.actor.act(now)
 
     def begin(self, slot: int) -> None:

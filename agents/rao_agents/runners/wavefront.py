@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from rao_agents.runners.frame_actor import FrameActor
 from rao_envs.core.actors import lanes_of
@@ -41,22 +40,16 @@ class Wavefront:
         """One step of as many frames as can act at once."""
         forest, slots = self.forest, self.forest.acting()
         acting = forest.look(slots)
+        lanes = lanes_of(self.seeds[slots], self.actor.lanes, acting.frames)
         if self.actor.lanes > 1 and len(slots) > 1:
-            chosen = self._one_per_lane(slots, acting.frames, acting.depths)
-            slots = slots[chosen]
-            acting = forest.look(slots)
-        actions = self.actor.act(self.actor.moment(forest, slots, self.seeds[slots], acting))
+            order = np.argsort(-acting.depths, kind="stable")
+            _, first = np.unique(lanes[order], return_index=True)
+            chosen = order[first]
+            slots, lanes, acting = slots[chosen], lanes[chosen], acting.of(chosen)
+        actions = self.actor.act(self.actor.moment(forest, slots, self.seeds[slots], acting), lanes)
         change = forest.step(slots, actions, acting)
         for fork in change.forks:
             self.seeds[list(fork.children)] = self.seeds[fork.parent]
         self.actor.follow(change)
         self.waves += 1
         return change
-
-    def _one_per_lane(
-        self, slots: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], depths: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        order = np.argsort(-depths, kind="stable")
-        lanes = lanes_of(self.seeds[slots], self.actor.lanes, frames)[order]
-        _, first = np.unique(lanes, return_index=True)
-        return order[first]

@@ -62,4 +62,5 @@ ADAPTIVE = Suite(
         Table("paths", ("price",), COLUMNS, paths=True),
         Table("specialists", ("specialists",), COLUMNS),
     ),
+    prefix="adaptive",
 )

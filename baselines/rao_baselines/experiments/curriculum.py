@@ -50,4 +50,5 @@ CURRICULUM = Suite(
         Table("maze", ("maze",), {"20x20, greedy / sampled": MAZE, "40x40 zero-shot, greedy / sampled": BEYOND_MAZE}),
         Table("algebra", ("algebra",), {"depth 4, greedy / sampled": DEEPEST, "depth 8 zero-shot, greedy / sampled": BEYOND_ALGEBRA}),
     ),
+    prefix="curriculum",
 )

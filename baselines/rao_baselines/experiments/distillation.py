@@ -81,4 +81,5 @@ DISTILLATION = Suite(
         Table("maze", ("maze",), {"20x20, greedy / sampled": MAZE, "40x40 zero-shot": LARGER}),
         Table("algebra", ("algebra",), {"depth 4, greedy / sampled": SCORED, "depth 8 zero-shot": DEEPER}),
     ),
+    prefix="distillation",
 )

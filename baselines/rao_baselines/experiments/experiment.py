@@ -131,3 +131,4 @@ class Suite(NamedTuple):
     comparisons: tuple[Comparison, ...] = ()
     trained_on: str = ""  # in the README's table, which shows
     headlines: dict[str, str] | None = None  # these tasks, by what it calls them
+    prefix: str = ""  # of the names of its groups' figures; empty: they are named after the first group's task

@@ -42,6 +42,7 @@ LIMITS = Suite(
         "topk": "10,000 records, the three largest",
         "majority": "10,000 records, majority",
     },
+    prefix="limits",
 )
 
 

@@ -35,4 +35,5 @@ RELAY = Suite(
             {label: {direction: f"{mode}_{direction}" for direction in DIRECTIONS} for mode, (label, _) in MODES.items()},
         ),
     ),
+    prefix="relay",
 )
