@@ -13,9 +13,12 @@ from rao_baselines import ui
 from rao_baselines.errors import StoppedError, UserError, did_you_mean
 from rao_baselines.experiments import SUITES
 from rao_baselines.places import images_folder, models_folder, results_folder, source_root
-from rao_baselines.pool import Event, stop_requests
+from rao_baselines.pool import Engine, Event, stop_requests
 
 app = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
+JobsOption = Annotated[
+    int | None, typer.Option(help="Training processes at a time; one core each.", show_default="2, or the Ray cluster's CPUs")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -30,6 +33,8 @@ def everything(context: typer.Context) -> None:
       rao bench maze --jobs 2
 
       rao bench maze recursive_ppo ppo_dense --scale 0.05 --out /tmp/trial
+
+      rao bench maze --ray --address auto
     """
     if context.invoked_subcommand is None:
         run_all_of_it()
@@ -159,7 +164,7 @@ def run_experiments(
     suite_name: str,
     only: Sequence[str] = (),
     *,
-    jobs: int = 2,
+    jobs: int | None = None,
     scale: float = 1.0,
     episodes: int = 500,
     out: Path | None = None,
@@ -168,11 +173,14 @@ def run_experiments(
     dry: bool = False,
     as_json: bool = False,
     quiet: bool = False,
+    ray: bool = False,
+    address: str | None = None,
 ) -> None:
     """What the commands below do, one per suite of experiments; `quiet` says nothing but what has failed."""
     from rao_baselines import suite
 
-    if jobs < 1:
+    engine = _engine(ray, address)
+    if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, got {jobs}")
     if not 0 < scale <= 1:
         raise UserError(f"--scale must lie in (0, 1], got {scale}")
@@ -194,6 +202,7 @@ def run_experiments(
             jobs=jobs,
             scale=scale,
             episodes=episodes,
+            engine=engine,
             on_start=board.start,
             on_event=board.note,
             should_stop=asked,
@@ -219,15 +228,27 @@ def run_experiments(
         raise typer.Exit(1)
 
 
+def _engine(ray: bool, address: str | None) -> Engine | None:
+    """What trains: None for processes of this machine."""
+    ui.check_ray(ray, address)
+    if not ray:
+        return None
+    from rao_baselines.ray_pool import RayEngine
+
+    return RayEngine(address)
+
+
 @app.command("table")
 def table(
-    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+    jobs: JobsOption = None,
     scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
     episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
     out: Annotated[Path | None, typer.Option(help="Folder with a folder of results per suite.", show_default="baselines/results")] = None,
     work: Annotated[Path | None, typer.Option(help="Folder of the runs themselves, a folder per suite.", show_default="runs/bench")] = None,
     kept: Annotated[bool, typer.Option("--kept", help="Run nothing: write and draw what the kept results say.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+    ray: ui.RayOption = False,
+    address: ui.AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The source's table beside ours: mazes, algebra, long sequences and dialogues, and where recursion does not help.
@@ -253,6 +274,8 @@ def table(
                 work=(work or Path("runs/bench")) / name,
                 dry=dry,
                 quiet=as_json,
+                ray=ray,
+                address=address,
             )
         except typer.Exit:  # a run has failed, and was named; the other suites have results of their own
             failed = True
@@ -357,7 +380,7 @@ def _add_command(suite_name: str, summary: str) -> None:
         only: Annotated[
             list[str] | None, typer.Argument(metavar="[NAMES]...", help="Experiments or groups to run; all of them by default.")
         ] = None,
-        jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+        jobs: JobsOption = None,
         scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
         episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
         out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default=f"baselines/results/{suite_name}")] = None,
@@ -369,6 +392,8 @@ def _add_command(suite_name: str, summary: str) -> None:
             bool, typer.Option("--export-models", help="Also write the median seed's policy of each experiment to baselines/models.")
         ] = False,
         dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+        ray: ui.RayOption = False,
+        address: ui.AddressOption = None,
         as_json: JsonOption = False,
     ) -> None:
         run_experiments(
@@ -382,6 +407,8 @@ def _add_command(suite_name: str, summary: str) -> None:
             export=export,
             dry=dry,
             as_json=as_json,
+            ray=ray,
+            address=address,
         )
 
     command.__doc__ = f"""{summary}
