@@ -17,7 +17,7 @@ class RayNotInstalledError(ImportError):
     """Ray is an extra."""
 
 
-class WorkersLostError(RuntimeError):
+class WorkersLostError(ConnectionError):
     """Workers went away more often than is tried again, or none could be started."""
 
 

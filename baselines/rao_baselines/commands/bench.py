@@ -160,6 +160,40 @@ def distillation_speed(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("rollouts")
+def rollouts(
+    env: Annotated[str, typer.Argument(metavar="[ENV]", help="Environment id.")] = "RAO/Maze-10x10",
+    envs: Annotated[int, typer.Option(help="Environments side by side.")] = 64,
+    workers: Annotated[int, typer.Option(help="Ray processes that share them; one core each.")] = 2,
+    duration: Annotated[float, typer.Option(help="Seconds per measurement.")] = 5.0,
+    address: ui.AddressOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Steps a second in one process and over Ray workers: whether these pay for this environment, here."""
+    from rao_baselines import rollouts as measuring
+    from rao_baselines.environments import is_recursive, resolve_id
+
+    if not 0 < duration < float("inf"):
+        raise UserError(f"--duration must be positive, got {duration}")
+    if not 1 <= workers <= envs:
+        raise UserError(f"--workers must lie in [1, {envs}], the number of environments, got {workers}")
+    ui.check_ray(True, address)
+    env_id = resolve_id(env)
+    if not is_recursive(env_id):
+        raise UserError(f"Ray workers share this suite's environments; {env_id} is none")
+    try:
+        here = measuring.measure(env_id, envs, duration)
+        there = measuring.measure(env_id, envs, duration, ray_workers=workers, ray_address=address)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    result = {"env_id": env_id, "envs": envs, "workers": workers, "steps_per_second": {"here": here, "ray": there}, "ratio": there / here}
+    if as_json:
+        ui.print_json(result)
+        return
+    rows = [("in one process", f"{here:,.0f}", "1.00"), (f"{workers} Ray workers", f"{there:,.0f}", f"{there / here:.2f}")]
+    ui.print_table(f"{env_id}, {envs} environments", ("", "steps/s", "ratio"), rows)
+
+
 def run_experiments(
     suite_name: str,
     only: Sequence[str] = (),
