@@ -216,6 +216,8 @@ def make_vec_env(
     dense_weight: float = 0.0,
     monitor: bool = True,
     repeats: int = 1,
+    ray_workers: int | None = None,
+    ray_address: str | None = None,
     **kwargs: Any,
 ) -> VecEnv:
     """Make `n_envs` environments of a registered recursive id as one fast SB3 `VecEnv`.
@@ -227,19 +229,31 @@ def make_vec_env(
         dense_weight: weight of dense feedback added to the reward; not 0 implies `feedback="dense"`.
         repeats: episodes of each root task (see `RepeatTasks`); 1 for a new task in every episode.
         monitor: wrap in `VecMonitor`, so that `ep_rew_mean`, `success_rate` and `evaluate_policy` see true episodes.
+        ray_workers: split the environments over so many processes of a Ray cluster, with the same numbers; see
+            `rao_agents.distributed.vec_env.RayVecEnv`, which must be closed. None keeps them in this process.
+        ray_address: of the cluster, where there are `ray_workers`.
         **kwargs: the environment's own keyword arguments (`spawn=False`, `structure="rooms"`, ...).
 
     Raises:
         ValueError: the id is not one of a recursive family, a keyword argument has a wrong value, or sparse feedback was asked for
             together with a `dense_weight`.
         TypeError: a keyword argument the family does not have.
+        ImportError: `ray_workers` without Ray.
     """
     if dense_weight and kwargs.setdefault("feedback", "dense") != "dense":
         raise ValueError(f"dense_weight={dense_weight} adds dense feedback to the reward, but feedback={kwargs['feedback']!r}")
-    vector_env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
-    if not isinstance(vector_env.unwrapped, RecursiveVectorEnv):
-        raise ValueError(f"{env_id} is not a recursive environment of this suite: use stable_baselines3.common.env_util.make_vec_env")
-    venv: VecEnv = RecursiveVecEnv(vector_env.unwrapped)
+    venv: VecEnv
+    if ray_workers is not None:
+        from rao_agents.distributed.vec_env import RayVecEnv
+
+        venv = RayVecEnv(env_id, n_envs, ray_workers, address=ray_address, **kwargs)
+    elif ray_address is not None:
+        raise ValueError(f"ray_address={ray_address!r} says where workers are, but there are none: pass ray_workers, too")
+    else:
+        vector_env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
+        if not isinstance(vector_env.unwrapped, RecursiveVectorEnv):
+            raise ValueError(f"{env_id} is not a recursive environment of this suite: use stable_baselines3.common.env_util.make_vec_env")
+        venv = RecursiveVecEnv(vector_env.unwrapped)
     if seed is not None:
         venv.seed(seed)
     if repeats != 1:

@@ -112,11 +112,18 @@ def training_tasks(settings: Settings) -> tuple[list[tuple[str, dict[str, Any]]]
     return [(task.env_id, task.kwargs or {}) for task in found], weights
 
 
-def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -> VecEnv:
+def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int, **rollouts: Any) -> VecEnv:
     """The vector environment a run learns in: Monitor inside, then dense feedback, step penalty, stacking, normalisation.
 
+    Args:
+        env_id: of the environment.
+        settings: of the run.
+        spawn: whether it may spawn.
+        seed: of the first environment.
+        **rollouts: `ray_workers` and `ray_address`, see `rao_agents.make_vec_env`.
+
     Raises:
-        UserError: arguments that the environment does not take.
+        UserError: arguments that the environment does not take, or Ray workers for what cannot be split.
     """
     from stable_baselines3.common.env_util import make_vec_env as make_plain_vec_env
 
@@ -124,6 +131,10 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
     from rao_baselines.wrappers import VecStackObservations, VecStepPenalty
 
     arguments = environment_arguments(settings, env_id, spawn)
+    if rollouts and not is_recursive(env_id):
+        raise UserError(f"Ray workers share this suite's environments; {env_id} is none")
+    if rollouts and (settings.curriculum or settings.mixture):
+        raise UserError("Ray workers cannot share a curriculum's or a mixture's environments: train without them")
     try:
         if is_recursive(env_id):
             if settings.feedback is not None:
@@ -132,6 +143,7 @@ def make_training_env(env_id: str, settings: Settings, spawn: bool, seed: int) -
                 tasks, weights = training_tasks(settings)
                 env = make_mixed_vec_env(tasks, settings.n_envs, seed, weights=weights, dense_weight=settings.dense_weight, **arguments)
             else:
+                arguments |= rollouts
                 env = make_vec_env(env_id, settings.n_envs, seed, dense_weight=settings.dense_weight, repeats=settings.repeats, **arguments)
         else:
             env = make_plain_vec_env(env_id, settings.n_envs, seed, env_kwargs=arguments)

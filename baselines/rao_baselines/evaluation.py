@@ -39,6 +39,7 @@ def score(
     frame_stack: int = 1,
     use_masking: bool = True,
     progress: bool | Callable[[int, int], None] | None = False,
+    evaluate: Callable[..., Evaluation] = rao_envs.evaluate,
 ) -> Evaluation:
     """One episode per seed; depends on the agent, the environment and the seeds alone.
 
@@ -52,6 +53,7 @@ def score(
         use_masking: False lets a model choose among all actions, also where it could be told which are allowed. An action that is not
             allowed costs a step and changes nothing.
         progress: as `rao_envs.evaluate` takes it.
+        evaluate: what plays the episodes, for instance `rao_agents.distributed.evaluating.evaluate`.
     """
     deterministic = mode == "greedy"
     if isinstance(agent, BaseAlgorithm | BasePolicy):
@@ -61,7 +63,7 @@ def score(
             agent = UnmaskedPolicy(agent)
         elif frame_stack > 1 or explores or unmasked:
             agent = AdaptedModel(agent, frame_stack, use_masking)
-    return rao_envs.evaluate(
+    return evaluate(
         agent,
         env_id,
         seeds,

@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from rao_baselines.spec import TrainSpec
 
 PATIENCE = 120.0
 """Seconds that a stopping run gets to save, before it is ended."""
+LOCAL_JOBS = 2
+"""Processes at a time on this machine, unless something else is asked for."""
 
 
 class Event(NamedTuple):
@@ -30,7 +32,20 @@ class Event(NamedTuple):
     data: dict[str, Any]
 
 
-class _Worker:
+class Engine(Protocol):
+    """What trains many runs: `run_all` on this machine, or `rao_baselines.ray_pool.RayEngine`."""
+
+    def __call__(
+        self,
+        specs: Sequence[TrainSpec],
+        jobs: int | None,
+        on_event: Callable[[Event], Any],
+        should_stop: Callable[[], bool] = ...,
+    ) -> dict[str, list[int]]:
+        """See `run_all`."""
+
+
+class RunProcess:
     """One process and the thread that reads what it says."""
 
     def __init__(self, index: int, spec: TrainSpec, events: queue.Queue[Event]) -> None:
@@ -102,7 +117,7 @@ class _Worker:
 
 def run_all(
     specs: Sequence[TrainSpec],
-    jobs: int,
+    jobs: int | None,
     on_event: Callable[[Event], Any],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, list[int]]:
@@ -110,23 +125,24 @@ def run_all(
 
     Args:
         specs: what to train, each with a folder of its own.
-        jobs: processes at a time.
+        jobs: processes at a time; None for `LOCAL_JOBS`.
         on_event: told everything that happens, in this thread; True in answer to progress stops that run after it has saved.
         should_stop: asked often; True ends the running ones after they have saved and starts no more.
 
     Returns:
         Indices by outcome: "done", "failed", "stopped", "waiting" (never started).
     """
+    jobs = LOCAL_JOBS if jobs is None else jobs
     events: queue.Queue[Event] = queue.Queue()
     waiting = list(range(len(specs)))
-    running: dict[int, _Worker] = {}
+    running: dict[int, RunProcess] = {}
     outcome: dict[str, list[int]] = {"done": [], "failed": [], "stopped": [], "waiting": []}
     deadline: float | None = None
     try:
         while running or (waiting and deadline is None):
             while waiting and len(running) < jobs and deadline is None:
                 index = waiting.pop(0)
-                running[index] = _Worker(index, specs[index], events)
+                running[index] = RunProcess(index, specs[index], events)
             try:
                 event = events.get(timeout=0.2)
             except queue.Empty:

@@ -43,6 +43,8 @@ class TrainSpec:
         device: of the network.
         threads: that torch may use.
         tensorboard: also log there.
+        ray_workers: processes of a Ray cluster that share the training's environments; None keeps them in the run's own.
+        ray_address: of that cluster; None starts one on this machine.
         name: what results call this; the algorithm's name by default.
     """
 
@@ -62,6 +64,8 @@ class TrainSpec:
     device: str = "cpu"
     threads: int = 1
     tensorboard: bool = False
+    ray_workers: int | None = None
+    ray_address: str | None = None
     name: str | None = None
 
     def folder(self, root: Path = Path("runs")) -> Path:
@@ -92,4 +96,6 @@ def check_spec(spec: TrainSpec, settings: Settings) -> int:
         raise UserError(f"first_seed must lie in [2**32, 2**63), got {spec.first_seed}")
     if spec.threads < 1:
         raise UserError(f"threads must be at least 1, got {spec.threads}")
+    if spec.ray_workers is not None and not 1 <= spec.ray_workers <= settings.n_envs:
+        raise UserError(f"ray_workers must lie in [1, {settings.n_envs}], the number of environments, got {spec.ray_workers}")
     return total

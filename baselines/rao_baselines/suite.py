@@ -11,7 +11,7 @@ import numpy as np
 from rao_baselines import statistics
 from rao_baselines.errors import UserError, did_you_mean
 from rao_baselines.experiments import Comparison, Experiment, Suite
-from rao_baselines.pool import Event, run_all
+from rao_baselines.pool import Engine, Event, run_all
 from rao_baselines.runs import RunFolder, check_folder, read_json, slug, write_json
 from rao_baselines.spec import TrainSpec
 
@@ -43,9 +43,10 @@ def run_suite(
     *,
     out: Path,
     work: Path,
-    jobs: int,
+    jobs: int | None,
     scale: float = 1.0,
     episodes: int = 500,
+    engine: Engine | None = None,
     on_start: Callable[[list[tuple[Experiment, TrainSpec]]], None] = lambda todo: None,
     on_event: Callable[[tuple[Experiment, TrainSpec], Event], None] = lambda run, event: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -59,9 +60,10 @@ def run_suite(
         rows: the experiments.
         out: folder of the results, kept in version control.
         work: folder of the runs themselves, models and checkpoints included.
-        jobs: processes at a time.
+        jobs: processes at a time; None leaves it to the engine.
         scale: shortens the runs, for a trial.
         episodes: of the final scores.
+        engine: what trains; None for processes of this machine.
         on_start: told which runs are to be done.
         on_event: told what happens.
         should_stop: asked often; True lets the running ones save and starts no more.
@@ -82,7 +84,7 @@ def run_suite(
             write_json(result_path(out, row, spec.seed), read_json(spec.folder() / "result.json"))
         on_event(todo[event.run], event)
 
-    outcome = run_all([spec for _, spec in todo], jobs, note, should_stop)
+    outcome = (engine or run_all)([spec for _, spec in todo], jobs, note, should_stop)
     names = {kind: [_run_name(*todo[i]) for i in indices] for kind, indices in outcome.items()}
     return {"kept": [_run_name(row, spec) for row, spec in runs if (row, spec) not in todo], **names}
 

@@ -94,7 +94,8 @@ def train(
         return _score_further(spec, scorer, folder)
     _claim(folder, config, resume, overwrite)
     th.set_num_threads(spec.threads)
-    env = make_training_env(spec.env_id, settings, spawn, seed=training_seed(spec.seed))
+    rollouts = {} if spec.ray_workers is None else {"ray_workers": spec.ray_workers, "ray_address": spec.ray_address}
+    env = make_training_env(spec.env_id, settings, spawn, training_seed(spec.seed), **rollouts)
     distillation = None
     try:
         model, past = _model(algorithm, spec, settings, env, folder, resume)
@@ -150,7 +151,7 @@ def _check_same(folder: RunFolder, config: dict[str, Any]) -> None:
         for part in ("spec", "settings")
         for key, value in config[part].items()
         # Where the run lives and how it is computed may change, and what a finished model is scored on.
-        if key not in ("threads", "tensorboard", "transfer") and saved.get(part, {}).get(key) != value
+        if key not in ("threads", "tensorboard", "transfer", "ray_workers", "ray_address") and saved.get(part, {}).get(key) != value
     ]
     if differ:
         raise UserError(f"the run in {folder.path} has other settings, so it cannot be resumed with these:\n  " + "\n  ".join(differ))

@@ -6,11 +6,37 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from rao_baselines.errors import UserError
+
+RayOption = Annotated[bool, typer.Option("--ray", help="On a Ray cluster: that of --address, or one started on this machine.")]
+AddressOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of a running Ray cluster: auto, or host:port.", show_default=False)
+]
+
+
+def check_ray(wanted: bool, address: str | None, option: str = "--ray") -> None:
+    """Look before the work at what it needs.
+
+    Raises:
+        UserError: Ray is not installed, or there is an address and nothing to do there.
+    """
+    if not wanted:
+        if address is not None:
+            raise UserError(f"--address says where a Ray cluster is; pass {option}, too, to use it")
+        return
+    from rao_agents.distributed.cluster import RayNotInstalledError, import_ray
+
+    try:
+        import_ray()
+    except RayNotInstalledError as error:
+        raise UserError(str(error)) from error
 
 
 def out() -> Console:

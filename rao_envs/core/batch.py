@@ -382,13 +382,18 @@ class RecursiveBatch:
 
     def check_actions(self, actions: Any) -> npt.NDArray[np.int64]:
         """`actions` as int64 (n,); raises ValueError when they are not n integers of the action space."""
-        array = np.asarray(actions)
-        if array.shape != (self.n,) or not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"actions must be {self.n} integers, got shape {array.shape} of {array.dtype}")
-        if self.n and (array.min() < 0 or array.max() >= len(self.action_names)):
-            raise ValueError(f"actions must lie in [0, {len(self.action_names)}), got {array.min()} to {array.max()}")
-        # A fresh array: the caller may change its own before it is used, and kernels are compiled for contiguous, writable ones only.
-        return np.array(array, np.int64, order="C")
+        return check_actions(actions, self.n, len(self.action_names))
+
+
+def check_actions(actions: Any, n: int, n_actions: int) -> npt.NDArray[np.int64]:
+    """`actions` as a fresh int64 (n,); raises ValueError when they are not n integers in [0, n_actions)."""
+    array = np.asarray(actions)
+    if array.shape != (n,) or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"actions must be {n} integers, got shape {array.shape} of {array.dtype}")
+    if n and (array.min() < 0 or array.max() >= n_actions):
+        raise ValueError(f"actions must lie in [0, {n_actions}), got {array.min()} to {array.max()}")
+    # A fresh array: the caller may change its own before it is used, and kernels are compiled for contiguous, writable ones only.
+    return np.array(array, np.int64, order="C")
 
 
 _noticed: set[type] = set()

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
+
+_sharing = 0
+"""How many users a connection has that was made here; 0 when there is none, or when it is somebody else's."""
 
 
 class RayNotInstalledError(ImportError):
     """Ray is an extra."""
+
+
+class WorkersLostError(ConnectionError):
+    """Workers went away more often than is tried again, or none could be started."""
 
 
 def import_ray() -> Any:
@@ -29,7 +38,8 @@ def import_ray() -> Any:
 def connected(address: str | None = None, num_cpus: int | None = None) -> Iterator[Any]:
     """Ray's module, connected to a cluster.
 
-    A connection that this process has already is used and left alone. Else one is made, and closed in every exit path.
+    A connection that this process has already is used and left alone. Else one is made, shared by all who ask meanwhile, and closed
+    with the last of them, in every exit path.
 
     Args:
         address: of the cluster ("auto" for the one of this machine, or "host:port"); None starts one on this machine alone.
@@ -39,23 +49,68 @@ def connected(address: str | None = None, num_cpus: int | None = None) -> Iterat
         RayNotInstalledError: Ray is not installed.
         ConnectionError: there is no cluster at `address`.
     """
+    global _sharing
     ray = import_ray()
-    if ray.is_initialized():
+    if ray.is_initialized() and not _sharing:
         yield ray
         return
+    if not _sharing:
+        _connect(ray, address, num_cpus)
+    _sharing += 1
+    try:
+        yield ray
+    finally:
+        _sharing -= 1
+        if not _sharing:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, num_cpus: int | None) -> None:
     started: dict[str, Any] = {} if address else {"num_cpus": num_cpus, "include_dashboard": False}
     try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **started)
+        with _own_signals():
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **started)
     except (ConnectionError, RuntimeError, ValueError) as error:
         if address is None:
             raise
         raise ConnectionError(f"there is no Ray cluster at {address!r}: {error}") from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep a handler of this program for SIGTERM: connecting replaces it by one that ends the process."""
+    ours = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(ours) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, ours)
 
 
 def cpus(ray: Any) -> int:
     """CPUs of all nodes together."""
     return int(ray.cluster_resources().get("CPU", 0))
+
+
+def lost(ray: Any) -> tuple[type[Exception], ...]:
+    """What `ray.get` raises where a worker, its node or what it made has gone, through no fault of what it ran."""
+    errors = ray.exceptions
+    return errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError
+
+
+def why_lost(error: BaseException) -> str:
+    """Ray's reason in a line, and what to do about it where that is known."""
+    text = " ".join(str(error).split())
+    if "No module named 'rao_" in text:
+        return f'a worker cannot import this project: install the same version on every node, pip install "rao-envs[ray]" ({text:.300})'
+    return f"{text:.500}"
+
+
+def whole_number(name: str, value: Any, most: int | None = None) -> int:
+    """`value`, an integer in [1, most].
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most is not None and value > most):
+        allowed = "an integer of at least 1" if most is None else f"an integer in [1, {most}]"
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return value

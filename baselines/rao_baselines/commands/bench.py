@@ -13,9 +13,12 @@ from rao_baselines import ui
 from rao_baselines.errors import StoppedError, UserError, did_you_mean
 from rao_baselines.experiments import SUITES
 from rao_baselines.places import images_folder, models_folder, results_folder, source_root
-from rao_baselines.pool import Event, stop_requests
+from rao_baselines.pool import Engine, Event, stop_requests
 
 app = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
+JobsOption = Annotated[
+    int | None, typer.Option(help="Training processes at a time; one core each.", show_default="2, or the Ray cluster's CPUs")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -30,6 +33,8 @@ def everything(context: typer.Context) -> None:
       rao bench maze --jobs 2
 
       rao bench maze recursive_ppo ppo_dense --scale 0.05 --out /tmp/trial
+
+      rao bench maze --ray --address auto
     """
     if context.invoked_subcommand is None:
         run_all_of_it()
@@ -236,11 +241,45 @@ def distillation_speed(
     ui.say(f"\nwrote {path}")
 
 
+@app.command("rollouts")
+def rollouts(
+    env: Annotated[str, typer.Argument(metavar="[ENV]", help="Environment id.")] = "RAO/Maze-10x10",
+    envs: Annotated[int, typer.Option(help="Environments side by side.")] = 64,
+    workers: Annotated[int, typer.Option(help="Ray processes that share them; one core each.")] = 2,
+    duration: Annotated[float, typer.Option(help="Seconds per measurement.")] = 5.0,
+    address: ui.AddressOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Steps a second in one process and over Ray workers: whether these pay for this environment, here."""
+    from rao_baselines import rollouts as measuring
+    from rao_baselines.environments import is_recursive, resolve_id
+
+    if not 0 < duration < float("inf"):
+        raise UserError(f"--duration must be positive, got {duration}")
+    if not 1 <= workers <= envs:
+        raise UserError(f"--workers must lie in [1, {envs}], the number of environments, got {workers}")
+    ui.check_ray(True, address)
+    env_id = resolve_id(env)
+    if not is_recursive(env_id):
+        raise UserError(f"Ray workers share this suite's environments; {env_id} is none")
+    try:
+        here = measuring.measure(env_id, envs, duration)
+        there = measuring.measure(env_id, envs, duration, ray_workers=workers, ray_address=address)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    result = {"env_id": env_id, "envs": envs, "workers": workers, "steps_per_second": {"here": here, "ray": there}, "ratio": there / here}
+    if as_json:
+        ui.print_json(result)
+        return
+    rows = [("in one process", f"{here:,.0f}", "1.00"), (f"{workers} Ray workers", f"{there:,.0f}", f"{there / here:.2f}")]
+    ui.print_table(f"{env_id}, {envs} environments", ("", "steps/s", "ratio"), rows)
+
+
 def run_experiments(
     suite_name: str,
     only: Sequence[str] = (),
     *,
-    jobs: int = 2,
+    jobs: int | None = None,
     scale: float = 1.0,
     episodes: int = 500,
     out: Path | None = None,
@@ -249,11 +288,14 @@ def run_experiments(
     dry: bool = False,
     as_json: bool = False,
     quiet: bool = False,
+    ray: bool = False,
+    address: str | None = None,
 ) -> None:
     """What the commands below do, one per suite of experiments; `quiet` says nothing but what has failed."""
     from rao_baselines import suite
 
-    if jobs < 1:
+    engine = _engine(ray, address)
+    if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, got {jobs}")
     if not 0 < scale <= 1:
         raise UserError(f"--scale must lie in (0, 1], got {scale}")
@@ -275,6 +317,7 @@ def run_experiments(
             jobs=jobs,
             scale=scale,
             episodes=episodes,
+            engine=engine,
             on_start=board.start,
             on_event=board.note,
             should_stop=asked,
@@ -300,15 +343,27 @@ def run_experiments(
         raise typer.Exit(1)
 
 
+def _engine(ray: bool, address: str | None) -> Engine | None:
+    """What trains: None for processes of this machine."""
+    ui.check_ray(ray, address)
+    if not ray:
+        return None
+    from rao_baselines.ray_pool import RayEngine
+
+    return RayEngine(address)
+
+
 @app.command("table")
 def table(
-    jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+    jobs: JobsOption = None,
     scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
     episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
     out: Annotated[Path | None, typer.Option(help="Folder with a folder of results per suite.", show_default="baselines/results")] = None,
     work: Annotated[Path | None, typer.Option(help="Folder of the runs themselves, a folder per suite.", show_default="runs/bench")] = None,
     kept: Annotated[bool, typer.Option("--kept", help="Run nothing: write and draw what the kept results say.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+    ray: ui.RayOption = False,
+    address: ui.AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The source's table beside ours: mazes, algebra, long sequences and dialogues, and where recursion does not help.
@@ -334,6 +389,8 @@ def table(
                 work=(work or Path("runs/bench")) / name,
                 dry=dry,
                 quiet=as_json,
+                ray=ray,
+                address=address,
             )
         except typer.Exit:  # a run has failed, and was named; the other suites have results of their own
             failed = True
@@ -438,7 +495,7 @@ def _add_command(suite_name: str, summary: str) -> None:
         only: Annotated[
             list[str] | None, typer.Argument(metavar="[NAMES]...", help="Experiments or groups to run; all of them by default.")
         ] = None,
-        jobs: Annotated[int, typer.Option(help="Training processes at a time; one core each.")] = 2,
+        jobs: JobsOption = None,
         scale: Annotated[float, typer.Option(help="Fraction of every run's steps, for a trial.")] = 1.0,
         episodes: Annotated[int, typer.Option(help="Fixed seeds of the final scores.")] = 500,
         out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default=f"baselines/results/{suite_name}")] = None,
@@ -450,6 +507,8 @@ def _add_command(suite_name: str, summary: str) -> None:
             bool, typer.Option("--export-models", help="Also write the median seed's policy of each experiment to baselines/models.")
         ] = False,
         dry: Annotated[bool, typer.Option("--dry-run", help="Only list what would run.")] = False,
+        ray: ui.RayOption = False,
+        address: ui.AddressOption = None,
         as_json: JsonOption = False,
     ) -> None:
         run_experiments(
@@ -463,6 +522,8 @@ def _add_command(suite_name: str, summary: str) -> None:
             export=export,
             dry=dry,
             as_json=as_json,
+            ray=ray,
+            address=address,
         )
 
     command.__doc__ = f"""{summary}

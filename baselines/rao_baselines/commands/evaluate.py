@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import rao_envs
 from rao_baselines import ui
 from rao_baselines.config import parse_assignments
 from rao_baselines.errors import UserError
+from rao_envs import Evaluation
 
 NAME = "evaluate"
+
+
+@contextlib.contextmanager
+def _engine(ray: bool, address: str | None) -> Iterator[Callable[..., Evaluation]]:
+    """What plays the episodes."""
+    if not ray:
+        yield rao_envs.evaluate
+        return
+    from rao_agents.distributed import evaluating
+    from rao_agents.distributed.cluster import connected
+
+    with connected(address):  # once for all ways of acting
+        yield evaluating.evaluate
 
 
 def command(
@@ -34,6 +51,8 @@ def command(
     records: Annotated[
         Path | None, typer.Option(help="Also write every episode's record, as MODE.json in this folder.", show_default=False)
     ] = None,
+    ray: ui.RayOption = False,
+    address: ui.AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Score an agent on fixed seeds, every episode played to its end. The same command always prints the same numbers.
@@ -54,6 +73,7 @@ def command(
     from rao_baselines.runs import check_folder
     from rao_baselines.spec import FIRST_SEED
 
+    ui.check_ray(ray, address)
     env_id = resolve_id(env)
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
@@ -67,7 +87,7 @@ def command(
     # A built-in agent has one way of acting.
     modes = modes if hasattr(loaded.agent, "predict") else modes[:1]
     results: dict[str, Any] = {}
-    with ui.progress_bars(not as_json) as bars:
+    with _engine(ray, address) as evaluate, ui.progress_bars(not as_json) as bars:
         for mode in modes:
             task = bars.add_task(f"{loaded.name} on {env_id}, {mode}", total=seeds, note="")
 
@@ -84,6 +104,7 @@ def command(
                     frame_stack=loaded.frame_stack,
                     use_masking=masks,
                     progress=report,
+                    evaluate=evaluate,
                 )
             except (TypeError, ValueError) as error:
                 raise UserError(f"{loaded.name} cannot be evaluated on {env_id}: {error}") from error

@@ -41,6 +41,10 @@ def command(
     device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, auto.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads for torch. One is fastest for networks of this size.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to the run's folder `tensorboard`.")] = False,
+    ray_workers: Annotated[
+        int | None, typer.Option(help="Processes of a Ray cluster that share the environments; the same numbers.", show_default=False)
+    ] = None,
+    address: ui.AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON; no progress.")] = False,
 ) -> None:
     """Train an agent, score it on fixed seeds while it learns, and keep model, curve and result.
@@ -62,6 +66,7 @@ def command(
     from rao_baselines.environments import resolve_id
     from rao_baselines.spec import TrainSpec
 
+    ui.check_ray(ray_workers is not None, address, "--ray-workers")
     row = find_algorithm(algorithm)
     spec = TrainSpec(
         algorithm=row.name,
@@ -77,6 +82,8 @@ def command(
         device=device,
         threads=threads,
         tensorboard=tensorboard,
+        ray_workers=ray_workers,
+        ray_address=address,
         name=name,
     )
     from rao_baselines.training import Progress, train
