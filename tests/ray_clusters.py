@@ -15,12 +15,15 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray")
 
 
+NODE = {"num_cpus": 1, "object_store_memory": 10**8}
+
+
 @contextlib.contextmanager
 def two_nodes(cpus: int = 1) -> Iterator[Any]:
     """The cluster, with `cpus` on each node; this process is connected to it. Nothing of it is left running."""
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": cpus, "object_store_memory": 10**8}
+    node = NODE | {"num_cpus": cpus}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
         cluster.add_node(**node)

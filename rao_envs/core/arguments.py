@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 
-def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int in [low, high]; raises ValueError naming the argument otherwise."""
+def whole_number(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """`value` as an int in [low, high], or at least `low`; raises ValueError naming the argument otherwise."""
     try:
         number = operator.index(value)
     except TypeError:
         number = low - 1
-    if isinstance(value, bool) or not low <= number <= high:
-        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+    if isinstance(value, (bool, np.bool_)) or number < low or (high is not None and number > high):
+        allowed = f"of at least {low}" if high is None else f"in [{low}, {high}]"
+        raise ValueError(f"{name} must be an integer {allowed}, got {value!r}")
     return number
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rao_envs.core.arguments import whole_number
 from rao_envs.core.episodes import MAX_SEED, Episode, Evaluation, plain
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def evaluate(
     listed = seed_list(seeds)
     if not isinstance(deterministic, (bool, np.bool_)):
         raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
-    slots = min(_whole_number(batch_size), len(listed))
+    slots = min(whole_number("batch_size", batch_size, 1), len(listed))
     with _arena(env_id, slots, env_kwargs) as arena:
         actor = make_actor(agent, arena.observation_space, arena.n_actions, slots, deterministic=bool(deterministic))
         name = f"{agent_name(agent)} on {arena.name}"
@@ -123,7 +124,7 @@ def replay_all(
     from rao_envs.core.actors import TraceActor
 
     listed = seed_list(list(traces))
-    with _arena(env_id, min(_whole_number(batch_size), len(listed)), env_kwargs) as arena:
+    with _arena(env_id, min(whole_number("batch_size", batch_size, 1), len(listed)), env_kwargs) as arena:
         checked = {seed: _trace(seed, trace, arena.n_actions) for seed, trace in zip(listed, traces.values(), strict=True)}
         episodes = run(arena, TraceActor(checked), listed)
     for episode in episodes:
@@ -251,12 +252,6 @@ def seed_list(seeds: Any) -> tuple[int, ...]:
     if not seen:
         raise ValueError("evaluate at least one seed, got an empty list")
     return tuple(seen)
-
-
-def _whole_number(batch_size: Any) -> int:
-    if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
-        raise ValueError(f"batch_size must be an integer of at least 1, got {batch_size!r}")
-    return int(batch_size)
 
 
 def _trace(seed: int, actions: Sequence[int] | npt.NDArray[Any], n_actions: int) -> npt.NDArray[np.int64]:

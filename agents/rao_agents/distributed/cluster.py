@@ -102,15 +102,3 @@ def why_lost(error: BaseException) -> str:
     if "No module named 'rao_" in text:
         return f'a worker cannot import this project: install the same version on every node, pip install "rao-envs[ray]" ({text:.300})'
     return f"{text:.500}"
-
-
-def whole_number(name: str, value: Any, most: int | None = None) -> int:
-    """`value`, an integer in [1, most].
-
-    Raises:
-        ValueError: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most is not None and value > most):
-        allowed = "an integer of at least 1" if most is None else f"an integer in [1, {most}]"
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    return value

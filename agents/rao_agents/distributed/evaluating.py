@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import rao_envs
-from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, whole_number, why_lost
+from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, why_lost
 from rao_agents.runners.portable import portable
 from rao_envs import Evaluation
 from rao_envs.core.actors import agent_name
 from rao_envs.core.arenas import find_spec
+from rao_envs.core.arguments import whole_number
 from rao_envs.core.evaluate import reporter, seed_list
 
 RETRIES = 3
@@ -57,9 +58,9 @@ def evaluate(
         ConnectionError: no cluster at the address.
     """
     listed = seed_list(seeds)
-    whole_number("threads", threads)
+    whole_number("threads", threads, 1)
     if workers is not None:
-        whole_number("workers", workers)
+        whole_number("workers", workers, 1)
     source = find_spec(env_id) if isinstance(env_id, str) else env_id  # workers may not have the id
     options = {"deterministic": deterministic, "batch_size": batch_size, "progress": False, **env_kwargs}
     with connected(address, None if workers is None else workers * threads) as ray:

@@ -15,8 +15,9 @@ from gymnasium.error import ResetNeeded
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, whole_number, why_lost
+from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, why_lost
 from rao_agents.distributed.shard import Call, Command, Reply, Reset, Shard, Snapshot, Step
+from rao_envs.core.arguments import whole_number
 from rao_envs.core.batch import check_actions, check_seed
 from rao_envs.core.callstack import FrameFacts
 from rao_envs.core.vector import RecursiveVectorEnv
@@ -67,8 +68,8 @@ class RayVecEnv(VecEnv):
         snapshot_every: int = SNAPSHOT_EVERY,
         **kwargs: Any,
     ) -> None:
-        whole_number("workers", workers, most=n_envs)
-        whole_number("snapshot_every", snapshot_every)
+        whole_number("workers", workers, 1, n_envs)
+        whole_number("snapshot_every", snapshot_every, 1)
         # One here, for what all have in common, and for errors before anything is started.
         probe = gym.make_vec(env_id, num_envs=1, vectorization_mode="vector_entry_point", **kwargs)
         if not isinstance(probe.unwrapped, RecursiveVectorEnv):

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rao_agents.distributed.cluster import connected, cpus, import_ray
+from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, import_ray, lost, why_lost
 from rao_agents.runners.frame_actor import FrameActor, Packed
 from rao_agents.runners.portable import portable
 from rao_agents.runners.solution import CANCELLED, TIMED_OUT, Solution
-from rao_agents.runners.solving import SLOTS, Plan, Runner, begin, solution, unfinished, whole_number
+from rao_agents.runners.solving import SLOTS, Plan, Runner, begin, solution, unfinished
 from rao_agents.runners.wavefront import Wavefront
+from rao_envs.core.arguments import whole_number
 from rao_envs.core.forest import Change, Ended, Forest
 
 RETRIES = 3
@@ -112,10 +113,10 @@ class OnRay(Runner):
     name = "ray"
 
     def __init__(self, workers: int | None = None, *, address: str | None = None, spread: int = 4, slots: int = SLOTS) -> None:
-        self.workers = None if workers is None else whole_number("workers", workers)
+        self.workers = None if workers is None else whole_number("workers", workers, 1)
         self.address = address
-        self.spread = whole_number("spread", spread)
-        self.slots = whole_number("slots", slots)
+        self.spread = whole_number("spread", spread, 1)
+        self.slots = whole_number("slots", slots, 1)
         self._crew: Crew | None = None
         self._open = contextlib.ExitStack()
 
@@ -134,7 +135,7 @@ class OnRay(Runner):
             rao_agents.distributed.cluster.RayNotInstalledError: Ray is not installed.
             ConnectionError: no cluster at the address.
             ValueError: more workers than the cluster has CPUs.
-            RuntimeError: the same sub-tree has lost several workers, or none could be started.
+            rao_agents.distributed.cluster.WorkersLostError: the same sub-tree has lost several workers, or none could be started.
         """
         with contextlib.nullcontext(self._crew) if self._crew is not None else self._hired() as crew:
             run = _Run(crew, plan, self.spread, self.slots)
@@ -294,7 +295,7 @@ class _Run:
                 answers = self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as error:
                 raise error.cause from error
-            except (self.ray.exceptions.RayActorError, self.ray.exceptions.ObjectLostError) as error:
+            except lost(self.ray) as error:
                 self._try_again(desk, error)
                 continue
             packets, desk.packets, desk.reference = desk.packets, [], None
@@ -305,7 +306,7 @@ class _Run:
                 self.actor.follow(change)
                 self._settle(change)
         if all(desk.reference is not None and not desk.packets for desk in self.desks) and self._silence() > HIRING_SECONDS:
-            raise RuntimeError(
+            raise WorkersLostError(
                 f"no worker has started in {HIRING_SECONDS:.0f} seconds: has the cluster a free CPU, and rao_agents installed?"
             )
 
@@ -325,6 +326,6 @@ class _Run:
         for packet in desk.packets:
             self.tries[packet.slot] = self.tries.get(packet.slot, 0) + 1
             if self.tries[packet.slot] > RETRIES:
-                raise RuntimeError(f"the same sub-tree has lost {self.tries[packet.slot]} workers; the last said: {error}") from error
+                raise WorkersLostError(f"the same sub-tree has lost {self.tries[packet.slot]} workers: {why_lost(error)}") from error
         self.packets.extendleft(reversed(desk.packets))
         self._replace(desk)

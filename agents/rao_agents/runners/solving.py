@@ -15,6 +15,7 @@ from rao_agents.runners.source import Source, source_of
 from rao_agents.runners.wavefront import Wavefront
 from rao_envs import Episode
 from rao_envs.core.actors import Agent
+from rao_envs.core.arguments import whole_number
 from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import RETURN
 from rao_envs.core.evaluate import Progress, reporter, seed_list
@@ -72,7 +73,7 @@ class Batched(Runner):
     name = "batched"
 
     def __init__(self, slots: int = SLOTS) -> None:
-        self.slots = whole_number("slots", slots)
+        self.slots = whole_number("slots", slots, 1)
 
     def run(self, plan: Plan) -> list[Solution]:
         """See `Runner.run`."""
@@ -216,7 +217,7 @@ def _solve_all(agent: Agent, env: Any, seeds: Any, options: dict[str, Any]) -> l
     deterministic = options.pop("deterministic", True)
     if not isinstance(deterministic, (bool, np.bool_)):
         raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
-    rows = whole_number("rows", options.pop("rows", ROWS))
+    rows = whole_number("rows", options.pop("rows", ROWS), 1)
     time_limit = options.pop("time_limit", None)
     if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
         raise ValueError(f"time_limit must be a number of seconds above 0, or None, got {time_limit!r}")
@@ -246,10 +247,3 @@ def make_runner(runner: str | Runner) -> Runner:
 
         return OnRay()
     raise ValueError(f"runner must be 'sequential', 'batched', 'ray' or a Runner, got {runner!r}")
-
-
-def whole_number(name: str, value: Any) -> int:
-    """`value` as an int; raises ValueError unless it is an integer of at least 1."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-    return int(value)
