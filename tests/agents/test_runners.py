@@ -15,7 +15,7 @@ from stable_baselines3 import PPO
 import rao_envs
 from rao_agents import RecursivePPO, make_vec_env
 from rao_agents.runners import Batched, Runner, Sequential, Solution, solve, solve_all
-from rao_agents.runners.solving import Plan
+from rao_agents.runners.run import Plan
 from rao_envs.algebra.reference import RecursiveSolver
 from rao_envs.core.actors import draw
 

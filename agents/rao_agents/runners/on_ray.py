@@ -15,11 +15,12 @@ import numpy.typing as npt
 from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, import_ray, lost, why_lost
 from rao_agents.runners.frame_actor import FrameActor, Packed
 from rao_agents.runners.portable import portable
-from rao_agents.runners.solution import CANCELLED, TIMED_OUT, Solution
-from rao_agents.runners.solving import SLOTS, Plan, Runner, begin, solution, unfinished
+from rao_agents.runners.run import Plan, Run
+from rao_agents.runners.solution import Solution
+from rao_agents.runners.solving import SLOTS, Runner
 from rao_agents.runners.wavefront import Wavefront
 from rao_envs.core.arguments import whole_number
-from rao_envs.core.forest import Change, Ended, Forest
+from rao_envs.core.forest import Ended, Forest
 
 RETRIES = 3
 """How often a sub-tree is begun again after the loss of the worker it was on."""
@@ -179,19 +180,13 @@ class Crew:
             self.ray.kill(actor)
 
 
-class _Run:
+class _Run(Run):
     """One call of `OnRay.run`: the driver."""
 
     def __init__(self, crew: Crew, plan: Plan, spread: int, slots: int) -> None:
-        self.crew, self.ray, self.plan, self.slots = crew, crew.ray, plan, slots
-        batch = plan.source.batch(slots)
-        self.forest = Forest(batch)
-        self.actor = FrameActor(plan.agent, batch, deterministic=plan.deterministic, rows=plan.rows)
-        self.wavefront = Wavefront(self.forest, self.actor)
+        super().__init__(plan, slots, slots // 2)
+        self.crew, self.ray, self.slots = crew, crew.ray, slots
         self.enough = len(crew.actors) * spread
-        self.waiting = deque(range(len(plan.tasks)))
-        self.begun: dict[int, tuple[float, int]] = {}
-        self.solutions: dict[int, Solution] = {}
         self.packets: deque[Packet] = deque()  # lent, and with no worker yet
         self.settled: dict[int, Any] = {}  # by tree, in the cluster's store
         self.sent = self.ray.put(plan._replace(agent=portable(plan.agent), tasks=[], should_stop=bool, report=None))
@@ -199,54 +194,19 @@ class _Run:
         self.tries: dict[int, int] = {}  # by home slot, of a sub-tree that lost a worker
         self.heard = time.perf_counter()  # when a worker said something
 
-    def all(self) -> list[Solution]:
-        """Run all trees."""
-        plan = self.plan
-        while len(self.solutions) < len(plan.tasks):
-            if plan.should_stop():
-                self._give_up([*self.begun, *self.waiting], CANCELLED)
-                break
-            if plan.time_limit is not None:
-                late = time.perf_counter() - plan.time_limit
-                self._give_up([tree for tree, (since, _) in self.begun.items() if since < late], TIMED_OUT)
-            self._begin()
-            acting = self.forest.acting()
-            out = len(self.packets) + sum(len(desk.packets) for desk in self.desks)
-            if len(acting) and len(acting) + out >= self.enough:
-                self._lend(acting)
-            elif len(acting):
-                self._settle(self.wavefront.wave())
-            self._send()
-            self._collect(0.0 if len(self.forest.acting()) else POLL)
-        return [self.solutions[k] for k in range(len(plan.tasks))]
+    def advance(self) -> None:
+        """Send what can be sent, else act; take back what is done."""
+        acting = self.forest.acting()
+        out = len(self.packets) + sum(len(desk.packets) for desk in self.desks)
+        if len(acting) and len(acting) + out >= self.enough:
+            self._lend(acting)
+        elif len(acting):
+            self.settle(self.wavefront.wave())
+        self._send()
+        self._collect(0.0 if len(self.forest.acting()) else POLL)
 
-    def close(self) -> None:
-        """Leave no sub-tree running, whatever has happened."""
-        for desk in self.desks:
-            if desk.packets:
-                self.crew.replace(desk.actor)
-
-    # -- trees ---------------------------------------------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        while self.waiting and self.forest.free and len(self.begun) < max(1, self.forest.n // 2):
-            tree = self.waiting.popleft()
-            begin(self.wavefront, tree, self.plan.tasks[tree])
-            self.begun[tree] = time.perf_counter(), self.wavefront.waves
-
-    def _settle(self, change: Change) -> None:
-        for ended in change.ended:
-            since, waves = self.begun.pop(ended.tree)
-            self.settled.pop(ended.tree, None)
-            self.solutions[ended.tree] = solution(
-                self.forest.batch, ended, self.plan.tasks[ended.tree].seed, time.perf_counter() - since, self.wavefront.waves - waves
-            )
-            if self.plan.report is not None:
-                self.plan.report(len(self.solutions), len(self.plan.tasks))
-
-    def _give_up(self, trees: list[int], status: str) -> None:
-        if not trees:
-            return
+    def give_up(self, trees: list[int], status: str) -> None:
+        """See `Run.give_up`; nothing of these trees goes on in any worker."""
         gone = set(trees)
         self.packets = deque(packet for packet in self.packets if packet.tree not in gone)
         for desk in self.desks:
@@ -254,11 +214,18 @@ class _Run:
                 # What runs cannot be told to stop half-way: the others' sub-trees are begun again.
                 self.packets.extendleft(packet for packet in desk.packets if packet.tree not in gone)
                 self._replace(desk)
-        for tree in trees:
-            since, waves = self.begun.pop(tree, (time.perf_counter(), self.wavefront.waves))
-            self.forest.cancel(tree)
-            self.settled.pop(tree, None)
-            self.solutions[tree] = unfinished(self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves)
+        super().give_up(trees, status)
+
+    def forget(self, tree: int) -> None:
+        """See `Run.forget`."""
+        super().forget(tree)
+        self.settled.pop(tree, None)
+
+    def close(self) -> None:
+        """Leave no sub-tree running, whatever has happened."""
+        for desk in self.desks:
+            if desk.packets:
+                self.crew.replace(desk.actor)
 
     # -- sub-trees -----------------------------------------------------------------------------------------------------------------
 
@@ -304,7 +271,7 @@ class _Run:
                 self.tries.pop(packet.slot, None)
                 change = self.forest.take(packet.slot, answer.state, answer.ended)
                 self.actor.follow(change)
-                self._settle(change)
+                self.settle(change)
         if all(desk.reference is not None and not desk.packets for desk in self.desks) and self._silence() > HIRING_SECONDS:
             raise WorkersLostError(
                 f"no worker has started in {HIRING_SECONDS:.0f} seconds: has the cluster a free CPU, and rao_agents installed?"

@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from rao_agents.runners.frame_actor import FrameActor
-from rao_agents.runners.solution import CANCELLED, DONE, TIMED_OUT, Solution
-from rao_agents.runners.source import Source, source_of
-from rao_agents.runners.wavefront import Wavefront
-from rao_envs import Episode
+from rao_agents.runners.run import Plan, Run, Task
+from rao_agents.runners.solution import Solution
+from rao_agents.runners.source import source_of
 from rao_envs.core.actors import Agent
 from rao_envs.core.arguments import whole_number
-from rao_envs.core.batch import RecursiveBatch, check_seed
-from rao_envs.core.callstack import RETURN
-from rao_envs.core.evaluate import Progress, reporter, seed_list
-from rao_envs.core.forest import Change, Ended, Forest
+from rao_envs.core.batch import check_seed
+from rao_envs.core.evaluate import reporter, seed_list
 
 ROWS = 8
 """Rows in every forward pass, filled or not: results hang on it, in the last bit, and on nothing else of how a tree is run."""
 SLOTS = 64
 """Frames that a process holds side by side, the waiting ones included."""
-
-
-class Task(NamedTuple):
-    """What a tree begins with."""
-
-    seed: int
-    state: dict[str, Any] | None  # of an episode that is under way; None: the seed's
-
-
-class Plan(NamedTuple):
-    """Everything that a runner is told."""
-
-    agent: Agent
-    source: Source
-    tasks: list[Task]
-    deterministic: bool
-    rows: int
-    time_limit: float | None
-    should_stop: Callable[[], bool]
-    report: Progress | None
 
 
 class Runner:
@@ -77,7 +51,8 @@ class Batched(Runner):
 
     def run(self, plan: Plan) -> list[Solution]:
         """See `Runner.run`."""
-        return _Run(plan, plan.source.batch(self.slots)).all()
+        # No more trees than fill a forward pass: slots are for the children of those that run.
+        return Run(plan, self.slots, min(plan.rows, self.slots // 2)).all()
 
 
 class Sequential(Batched):
@@ -87,89 +62,6 @@ class Sequential(Batched):
 
     def __init__(self) -> None:
         super().__init__(slots=1)
-
-
-class _Run:
-    """One call of `Batched.run`."""
-
-    def __init__(self, plan: Plan, batch: RecursiveBatch) -> None:
-        self.plan = plan
-        self.forest = Forest(batch)
-        self.wavefront = Wavefront(self.forest, FrameActor(plan.agent, batch, deterministic=plan.deterministic, rows=plan.rows))
-        self.waiting = deque(range(len(plan.tasks)))
-        self.begun: dict[int, tuple[float, int]] = {}  # by tree under way: when, and after how many waves
-        self.solutions: dict[int, Solution] = {}
-
-    def all(self) -> list[Solution]:
-        """Run all trees."""
-        plan = self.plan
-        while len(self.solutions) < len(plan.tasks):
-            if plan.should_stop():
-                self._give_up(list(self.begun) + list(self.waiting), CANCELLED)
-                break
-            if plan.time_limit is not None:
-                late = time.perf_counter() - plan.time_limit
-                self._give_up([tree for tree, (since, _) in self.begun.items() if since < late], TIMED_OUT)
-            self._begin()
-            if self.begun:
-                self._settle(self.wavefront.wave())
-        return [self.solutions[k] for k in range(len(plan.tasks))]
-
-    def _begin(self) -> None:
-        # No more trees than fill a forward pass: slots are for the children of those that run.
-        while self.waiting and self.forest.free and len(self.begun) < max(1, min(self.plan.rows, self.forest.n // 2)):
-            tree = self.waiting.popleft()
-            begin(self.wavefront, tree, self.plan.tasks[tree])
-            self.begun[tree] = time.perf_counter(), self.wavefront.waves
-
-    def _settle(self, change: Change) -> None:
-        for ended in change.ended:
-            since, waves = self.begun.pop(ended.tree)
-            self.solutions[ended.tree] = solution(
-                self.forest.batch, ended, self.plan.tasks[ended.tree].seed, time.perf_counter() - since, self.wavefront.waves - waves
-            )
-            if self.plan.report is not None:
-                self.plan.report(len(self.solutions), len(self.plan.tasks))
-
-    def _give_up(self, trees: list[int], status: str) -> None:
-        for tree in trees:
-            since, waves = self.begun.pop(tree, (time.perf_counter(), self.wavefront.waves))
-            self.forest.cancel(tree)
-            self.solutions[tree] = unfinished(self.plan.tasks[tree].seed, status, time.perf_counter() - since, self.wavefront.waves - waves)
-
-
-def begin(wavefront: Wavefront, tree: int, task: Task) -> int:
-    """Begin the tree of `task`; returns its slot."""
-    if task.state is None:
-        return wavefront.begin(tree, task.seed)
-    slot = wavefront.forest.resume(tree, task.state)
-    wavefront.enter(slot, task.seed)
-    return slot
-
-
-def solution(batch: RecursiveBatch, ended: Ended, seed: int, seconds: float, waves: int) -> Solution:
-    """Of a tree that has just ended in a slot of `batch`."""
-    slot, episodes = ended.slot, batch.stack.episodes
-    tree = batch.tree(slot)
-    root = ended.returned[ended.returned["depth"] == episodes["base"][slot]]
-    episode = Episode(
-        seed=seed,
-        success=bool(episodes["success"][slot]),
-        return_=float(episodes["reward"][slot]),
-        steps=tree["steps"],
-        nodes=tree["nodes"],
-        deepest=tree["deepest"],
-        spawns=tree["spawns"],
-        critical_path=tree["critical_path"],
-        actions=ended.actions,
-    )
-    answer = batch.domain.answer(batch.state, slot, float(root["value"][0])) if len(root) else ""
-    return Solution(seed, DONE, episode, ended.returned, answer, seconds, waves)
-
-
-def unfinished(seed: int, status: str, seconds: float, waves: int) -> Solution:
-    """Of a tree that was given up."""
-    return Solution(seed, status, None, np.zeros(0, RETURN), "", seconds, waves)
 
 
 def solve(agent: Agent, env: Any, seed: int | None = None, **options: Any) -> Solution:
