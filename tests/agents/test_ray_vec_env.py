@@ -175,7 +175,8 @@ class KillOnce(BaseCallback):
         return True
 
 
-@pytest.mark.parametrize("algorithm", [RecursivePPO, pytest.param(MaskablePPO, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", [RecursivePPO, MaskablePPO])
 def test_training_gives_the_same_model(cluster: Any, algorithm: Any) -> None:
     def train(env: Any, callback: Any) -> Any:
         model = algorithm("MultiInputPolicy", env, n_steps=16, batch_size=32, n_epochs=2, seed=0, device="cpu")

@@ -28,7 +28,7 @@ RETRIES = 3
 """How often a command is given again after the loss of the worker that had it."""
 HIRING_SECONDS = 120.0
 """How long to wait for a worker to start."""
-CROWDING_SECONDS = 10.0
+CROWDING_SECONDS = 30.0
 """How long the replacement of a lost worker waits for a CPU of its own; then it shares one."""
 
 
