@@ -54,6 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=20, help="fixed seeds per team (default: 20)")
     episodes = parser.parse_args().episodes
+    if episodes < 1:
+        parser.error(f"--episodes must be at least 1, got {episodes}")
     script = scripted()
     teams: dict[str, Callable[[int, bool], Policy]] = {"scripted everywhere": lambda depth, leaf: script}
     try:

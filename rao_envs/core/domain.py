@@ -65,7 +65,7 @@ class Domain(ABC):
             if name not in allowed:
                 near = difflib.get_close_matches(name, allowed, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
-                common = "spawn, feedback, budget, max_depth, render_mode"
+                common = "spawn, feedback, budget, max_depth, observe_frame, render_mode"
                 raise TypeError(f"unknown keyword argument {name!r}.{hint} Allowed: {', '.join(allowed)}; for every family: {common}")
         return cls(**arguments)
 

@@ -306,6 +306,11 @@ class RecursiveEnv(gym.Env[Obs, np.int64]):
         return self._live or bool(self._waiting_for)
 
     @property
+    def is_detached(self) -> bool:
+        """Whether this is a detached child, which has one task of its own."""
+        return self._origin is not None
+
+    @property
     def base_frame_id(self) -> int:
         """Id of the frame whose end ends this environment's episode: the root's 0, or a detached child's own."""
         return int(self.batch.stack.frames["id"][0, self.batch.stack.episodes["base"][0]])

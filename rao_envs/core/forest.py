@@ -114,6 +114,7 @@ class Forest:
             ValueError: it does not fit, or its episode is over.
         """
         slot = self._take(tree)
+        self._steps[slot] = 0
         try:
             self.batch.set_state(state, slot)
             if self.batch.done[slot]:

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from rao_envs.core.arenas import EnvSource, find_spec
 from rao_envs.core.env import RecursiveEnv
+from rao_envs.core.wrapping import recursive_env
 
 Obs = dict[str, Any]
 PREFIX = "frame_"
@@ -19,7 +20,7 @@ def make_recursive(source: EnvSource, kwargs: dict[str, Any]) -> RecursiveEnv:
 
     Raises:
         gymnasium.error.Error: an unknown id.
-        TypeError, ValueError: no recursive environment, or an argument it does not take.
+        TypeError, ValueError: no recursive environment, one behind wrappers that change something, or an argument it does not take.
     """
     arguments = dict(kwargs)
     if "max_cycles" in arguments:
@@ -34,11 +35,16 @@ def make_recursive(source: EnvSource, kwargs: dict[str, Any]) -> RecursiveEnv:
         made = source(**arguments)
     else:
         raise TypeError(f"an environment is named by an id, a spec, or a class or function that makes one, not by {source!r:.200}")
-    inner = getattr(made, "unwrapped", made)
-    if not isinstance(inner, RecursiveEnv):
-        made.close()
-        raise ValueError(f"{source!r:.200} is no recursive environment: only those have frames, of which each is an agent")
-    return inner
+    try:
+        return recursive_env(
+            made,
+            otherwise="only those have frames, of which each is an agent",
+            wrapped="views show frames of the environment itself, so wrap the view instead (a limit of steps is max_cycles)",
+        )
+    except ValueError:
+        if isinstance(made, gym.Env):
+            made.close()
+        raise
 
 
 class Agents:

@@ -100,10 +100,11 @@ class FramesParallel(ParallelEnv[str, Obs, int]):
                 self._split(branch, action)
             else:
                 self._advance(branch, *branch.env.step(action))
-        live = [name for name in self.agents if not (self._terminated[name] or self._truncated[name])]
-        told_now = {name: self._infos[name] for name in self.agents}
-        seen_now = {name: self._seen[name] for name in self.agents}
-        self.agents = live
+        told_now, seen_now = self._infos, self._seen
+        self.agents = [name for name in self.agents if not (self._terminated[name] or self._truncated[name])]
+        # What is over is not carried along: an episode may have many more frames than are ever live at once.
+        self._infos = {name: told_now[name] for name in self.agents}
+        self._seen = {name: seen_now[name] for name in self.agents}
         return seen_now, self._rewards, self._terminated, self._truncated, told_now
 
     def render(self) -> Any:
@@ -149,8 +150,9 @@ class FramesParallel(ParallelEnv[str, Obs, int]):
 
     def _turn(self, branch: Branch, observation: Obs, info: dict[str, Any]) -> None:
         """Let the frame that acts next in `branch` have its turn; if it is new, so is its agent."""
+        new = not self._agents.has(info["frame_id"])
         name = self._agents.name(info["frame_id"])
-        if name not in self._infos:
+        if new:
             self.agents.append(name)
             self._rewards[name], self._terminated[name], self._truncated[name] = 0.0, False, False
         self._seen[name], self._infos[name] = observation, told(info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -279,3 +280,83 @@ def test_batching_saves_forward_passes() -> None:
     wave = solve(agent, "RAO/LongSeq-nested-320-v0", 3, runner=Batched(400))
     assert alone.episode is not None and alone.waves == alone.episode.steps
     assert wave.waves == alone.episode.critical_path < alone.waves / 3
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_frames_that_share_the_only_row_take_turns(rows: int) -> None:
+    env_id, kwargs = FAMILIES[3]
+    model = untrained(env_id, kwargs)
+    with pytest.MonkeyPatch.context() as patch:
+        forks = count_forks(patch)
+        agree(model, env_id, list(range(6)), [Batched()], deterministic=False, rows=rows, budget=60, **kwargs)
+    assert forks
+
+
+def test_a_detached_child_is_its_own_task_from_the_start() -> None:
+    """Before its first reset it stands at its beginning; when it has ended, there is nothing left of it to solve."""
+    env: Any = gym.make("RAO/LongSeq-nested-320-v0").unwrapped
+    env.reset(seed=9)
+    child = env.spawn_all(int(env.spawn_actions[-1]))[1]
+    agent = keen("RAO/LongSeq-nested-320-v0", {})
+    fresh = solve(agent, child, 5)
+    assert fresh.frames["frame_id"].min() == child.base_frame_id > 0
+    with pytest.raises(RuntimeError, match="are out: join them first"):
+        solve(agent, env)
+    child.reset()
+    assert fresh.same_as(solve(agent, child, 5))
+    for action in fresh.episode.actions:  # type: ignore[union-attr]
+        child.step(action)
+    with pytest.raises(ValueError, match=f"detached child frame {child.base_frame_id} has ended"):
+        solve(agent, child, 5)
+
+
+def test_environments_without_a_vector_environment() -> None:
+    """A class's own subclass, a function, a registration of the single environment alone: one way to make one is enough."""
+    from tests.envs.third_party import RangeMaxEnv
+
+    class Mine(RangeMaxEnv):
+        pass
+
+    expected = solve(Keen(2), RangeMaxEnv, 3, levels=2)
+    assert expected.episode is not None and expected.episode.nodes > 1
+    gym.register("Test/Alone-v0", Mine, kwargs={"levels": 2})
+    gym.register("Test/Timed-v0", Mine, kwargs={"levels": 2}, max_episode_steps=5)
+    try:
+        for runner in ("sequential", "batched"):
+            assert expected.same_as(solve(Keen(2), Mine, 3, runner=runner, levels=2))
+            assert expected.same_as(solve(Keen(2), lambda: Mine(levels=2), 3, runner=runner))
+            assert expected.same_as(solve(Keen(2), "Test/Alone-v0", 3, runner=runner))
+        with pytest.raises(ValueError, match="TimeLimit may change"):
+            solve(Keen(2), "Test/Timed-v0")
+        with pytest.raises(ValueError, match="FlattenObservation may change"):
+            solve(Keen(2), lambda: gym.wrappers.FlattenObservation(Mine()))
+    finally:
+        for identity in ("Test/Alone-v0", "Test/Timed-v0"):
+            del gym.registry[identity]
+
+
+def test_solutions_are_compared_by_their_bits() -> None:
+    solution = solve(Keen(4), "RAO/Maze-5x5-v0", budget=5)
+    frames = solution.frames.copy()
+    frames["value"] = np.nan
+    nameless = dataclasses.replace(solution, frames=frames)
+    assert nameless.same_as(dataclasses.replace(solution, frames=frames.copy())) and not nameless.same_as(solution)
+    assert not solution.same_as(dataclasses.replace(solution, frames=frames[:0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"should_stop": 3}, TypeError, "should_stop must be a function"),
+        ({"progress": "bar"}, TypeError, "progress must be True, False, None or a function"),
+        ({"time_limit": True}, ValueError, "time_limit must be a number of seconds"),
+        ({"time_limit": float("nan")}, ValueError, "time_limit must be a number of seconds"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        solve(Keen(4), "RAO/Maze-5x5-v0", **options)
+
+
+def test_a_time_limit_may_be_any_number() -> None:
+    assert solve(Keen(4), "RAO/Maze-5x5-v0", budget=5, time_limit=np.int64(60)).status == "done"

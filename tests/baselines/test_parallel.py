@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,23 @@ def test_the_command(rao: Callable[..., Any], tmp_path: Path, monkeypatch: pytes
     (found,) = done.json["subjects"].values()
     assert found["seconds"].keys() == {"predict", "sequential", "batched"} and found["steps"] >= found["critical_path"] > 0
     assert rao("bench", "parallel", "longsek-1k").code == 2
+
+
+def test_what_stands_in_the_way_is_said_before_anything_is_measured(
+    rao: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(parallel_speed, "measure", measure)
+    out = tmp_path / "other.json"
+    for content in ("[]", '{"subjects": {}}'):
+        out.write_text(content)
+        done = rao("bench", "parallel", "algebra", "--no-ray", "--out", out)
+        assert done.code != 0 and "holds something else" in done.err and out.read_text() == content
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = rao("bench", "parallel", "algebra", "--out", tmp_path / "new.json")
+    assert done.code != 0 and "rao-envs[ray]" in done.err and "--no-ray" in done.err
 
 
 def test_runners_that_disagree_are_not_published(monkeypatch: pytest.MonkeyPatch) -> None:

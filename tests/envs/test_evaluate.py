@@ -220,6 +220,30 @@ def test_greedy_actions_are_what_predict_says(kind: str) -> None:
         assert episode.actions.tolist() == by_hand(agent, episode.seed, masked=kind == "MaskablePPO", **SHORT)
 
 
+def test_greedy_actions_come_from_whatever_predict_a_model_has(maskable: Any) -> None:
+    """Its class's, a decorated one, or one that was put in its place."""
+    import copy
+    import functools
+
+    first = functools.partial(by_hand, seed=0, masked=True)
+    reference = evaluate(maskable, MAZE, 1).episodes[0].actions.tolist()
+    base = type(maskable)
+
+    def contrary(
+        observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, action_masks: Any = None
+    ) -> Any:
+        return np.argmax(action_masks, axis=-1), None
+
+    replaced = copy.copy(maskable)
+    replaced.predict = contrary
+    contrary.__module__ = base.predict.__module__
+    disguised = copy.copy(maskable)
+    disguised.__class__ = type("Disguised", (base,), {"predict": functools.wraps(base.predict)(lambda self, *a, **k: contrary(*a, **k))})
+    for model in (replaced, disguised):
+        taken = evaluate(model, MAZE, 1).episodes[0].actions.tolist()
+        assert taken == first(model) != reference
+
+
 def test_a_policy_alone_is_an_agent_too(maskable: Any) -> None:
     assert evaluate(maskable.policy, MAZE, 3, **SHORT).episodes == evaluate(maskable, MAZE, 3, **SHORT).episodes
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rao_envs.core.actors import lanes_of
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.forest import Change, Ended, Forest
 from tests.envs.test_protocol import Case, Habits, choose, every_recursive_case, habits
@@ -217,3 +218,24 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(ValueError, match="is over"):
         forest.resume(0, env.get_state())
     assert forest.free == 2 and not len(forest.acting())
+
+
+def test_a_resumed_episodes_steps_are_counted_anew_in_a_slot_that_was_used() -> None:
+    case, style = Case("RAO/Maze-10x10-v0", {}), Habits(0, 0.9, 0.0, keen=False)
+    env = case.make(observe_frame=True)
+    env.reset(seed=8)
+    env.step(0)
+    woods = Woods(case, 1, [7, 8], style)
+    woods.forest.begin(0, 7)
+    while not woods.told:
+        woods.follow(woods.step(woods.forest.acting()))
+    slot = woods.forest.resume(1, env.get_state())
+    assert woods.forest.look(np.array([slot])).steps.tolist() == [0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_every_frame_has_a_lane(count: int) -> None:
+    """Ids of trees that are wide on many levels wrap around."""
+    frames = np.array([0, 1, 7, 2**62, -1, -(2**63)], np.int64)
+    lanes = lanes_of(np.full(len(frames), 2**64 - 1, np.uint64), count, frames)
+    assert lanes.dtype == np.int64 and lanes.min() >= 0 and lanes.max() < count

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -212,10 +215,39 @@ def test_wrong_use() -> None:
     assert isinstance(aec.unwrapped, FramesAEC) and "Maze" in str(aec)
 
 
-def test_importing_the_benchmark_does_not_import_pettingzoo() -> None:
-    import subprocess
-    import sys
+@pytest.mark.parametrize("view", [rao_envs.aec_env, rao_envs.parallel_env])
+def test_wrappers_inside_are_not_left_out_in_silence(view: Any) -> None:
+    env = gym.make("RAO/Maze-5x5-v0")
+    wrapped = gym.wrappers.TimeLimit(env, 3)
+    spec = wrapped.spec
+    for source in (lambda: wrapped, spec, lambda: gym.wrappers.FlattenObservation(env)):
+        with pytest.raises(ValueError, match=r"(TimeLimit|FlattenObservation) may change what the agent sees or does"):
+            view(source)
+    for source in (lambda: None, lambda: 3, lambda: gym.make_vec("CartPole-v1", 1)):
+        with pytest.raises(ValueError, match="is no recursive environment: only those have frames"):
+            view(source)
+    assert view(lambda: env).possible_agents
 
+
+def test_the_parallel_view_keeps_nothing_of_agents_that_have_gone() -> None:
+    env = rao_envs.parallel_env("RAO/LongSeq-nested-320-v0")
+    _, infos = env.reset(seed=1)
+    names = {"frame_0"}
+    while env.agents:
+        acting = [agent for agent in env.agents if not infos[agent]["waiting"]]
+        *_, infos = env.step({agent: int(np.flatnonzero(infos[agent]["action_mask"])[-1]) for agent in acting})
+        names |= set(infos)
+        assert set(env._infos) == set(env._seen) == set(env.agents)
+    assert len(names) > 20
+
+
+def test_the_example_says_what_it_wants() -> None:
+    example = Path(__file__).parents[2] / "examples" / "specialists.py"
+    done = subprocess.run([sys.executable, example, "--episodes", "0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--episodes must be at least 1, got 0" in done.stderr
+
+
+def test_importing_the_benchmark_does_not_import_pettingzoo() -> None:
     program = "import sys, rao_envs; sys.exit('pettingzoo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     with pytest.raises(AttributeError, match="no attribute 'wolf'"):

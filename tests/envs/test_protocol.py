@@ -1160,7 +1160,7 @@ def test_reset_is_needed_before_the_first_and_after_the_last_step() -> None:
     ("kwargs", "error", "message"),
     [
         ({"colums": 5}, TypeError, "unknown keyword argument 'colums'. Did you mean 'cols'"),
-        ({"spwan": False}, TypeError, "'spwan'.*for every family: spawn, feedback"),
+        ({"spwan": False}, TypeError, "'spwan'.*for every family: spawn, feedback, budget, max_depth, observe_frame"),
         ({"spawn": 1}, ValueError, "spawn must be True"),
         ({"feedback": "some"}, ValueError, "feedback must be one of 'sparse', 'dense'"),
         ({"budget": 0}, ValueError, "budget must be"),

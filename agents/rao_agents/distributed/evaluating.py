@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import cloudpickle
+
 import rao_envs
 from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, why_lost
-from rao_agents.runners.portable import portable
+from rao_agents.runners.portable import packed, portable
 from rao_envs import Evaluation
 from rao_envs.core.actors import agent_name
 from rao_envs.core.arenas import find_spec
@@ -52,7 +54,8 @@ def evaluate(
         **env_kwargs: the environment's.
 
     Raises:
-        ValueError, TypeError: as `rao_envs.evaluate`, or a number below 1.
+        ValueError: as `rao_envs.evaluate`, a number below 1, or a model that is not on the CPU.
+        TypeError: as `rao_envs.evaluate`, or something that cannot be pickled.
         rao_agents.distributed.cluster.RayNotInstalledError: Ray is not installed.
         rao_agents.distributed.cluster.WorkersLostError: the same episodes have lost several workers.
         ConnectionError: no cluster at the address.
@@ -79,7 +82,8 @@ def _run(
     ray: Any, common: tuple[Any, ...], parts: Sequence[tuple[int, ...]], at_once: int, report: Callable[[int, int], None] | None
 ) -> list[Evaluation]:
     """Every part, `at_once` at a time, in order."""
-    sent = ray.put(common)
+    # As bytes: Ray's own way would make the agent's and the environment's arrays read-only.
+    sent = ray.put(packed(common))
     task = ray.remote(num_cpus=common[3], max_retries=0)(_part)
     waiting = deque(range(len(parts)))
     tries = [0] * len(parts)
@@ -109,9 +113,9 @@ def _run(
     return [done[k] for k in range(len(parts))]
 
 
-def _part(common: tuple[Any, ...], seeds: tuple[int, ...]) -> Evaluation:
+def _part(common: bytes, seeds: tuple[int, ...]) -> Evaluation:
     """Some of the episodes; a Ray task."""
-    agent, env_id, options, threads = common
+    agent, env_id, options, threads = cloudpickle.loads(common)
     import torch
 
     torch.set_num_threads(threads)

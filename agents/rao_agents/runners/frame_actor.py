@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
@@ -11,8 +12,8 @@ from rao_envs.core.actors import Agent, CallableActor, Memory, ModelActor, Momen
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.forest import Acting, Change, Forest, Join
 
-Packed = tuple[npt.NDArray[Any], ...] | None
-"""What the frames of a slot remember, on its way to another process."""
+Packed = Any
+"""What the frames of a slot remember, on its way to another process: arrays, a callable's states in bytes, or None."""
 
 
 class FrameActor:
@@ -33,6 +34,7 @@ class FrameActor:
     """
 
     def __init__(self, agent: Agent, batch: RecursiveBatch, *, deterministic: bool, rows: int) -> None:
+        self.stack = batch.stack
         self.levels = batch.stack.frames.shape[1]
         n_actions = len(batch.action_names)
         self.actor = make_actor(agent, batch.observation_space, n_actions, batch.n * self.levels, deterministic=deterministic, rows=rows)
@@ -48,8 +50,13 @@ class FrameActor:
 
     @property
     def lanes(self) -> int:
-        """Rows of a forward pass, each for one lane; 1 if everything that waits can be asked at once."""
+        """Rows of a forward pass, each for one lane; 1 of a callable."""
         return self.actor.lanes
+
+    @property
+    def in_lanes(self) -> bool:
+        """Whether frames of the same lane cannot act at once."""
+        return isinstance(self.actor, ModelActor)
 
     def moment(self, forest: Forest, slots: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64], acting: Acting) -> Moment:
         """The frames that act in `slots`, as the actor sees them; `seeds` (m,) of their trees."""
@@ -78,13 +85,26 @@ class FrameActor:
             self._join(join)
 
     def pack(self, slot: int) -> Packed:
-        """What `slot` remembers."""
-        return None if self.keeper is None else self._read(slot)
+        """What the frames on the stack of `slot` remember, to go on elsewhere."""
+        if isinstance(self.actor, CallableActor):
+            bottom = slot * self.levels
+            states = self.actor.states[bottom : bottom + int(self.stack.episodes["depth"][slot]) + 1]
+            # As bytes: arrays that travel by themselves come back read-only, and a callable may write to its own.
+            return None if all(state is None for state in states) else cloudpickle.dumps(states)
+        return None if self.memory is None else self._read(slot)
 
     def unpack(self, slot: int, packed: Packed) -> None:
-        """Let `slot` remember what `pack` gave."""
-        if packed is not None:
+        """Let `slot` remember what `pack` or `legacy` gave."""
+        if isinstance(self.actor, CallableActor):
+            bottom = slot * self.levels
+            states = [] if packed is None else cloudpickle.loads(packed)
+            self.actor.states[bottom : bottom + self.levels] = states + [None] * (self.levels - len(states))
+        elif packed is not None:
             self._write(slot, packed)
+
+    def legacy(self, slot: int) -> Packed:
+        """What a sub-tree that has ended in `slot` leaves to its parent."""
+        return None if self.keeper is None else self._read(slot)
 
     def _fork(self, fork: Join) -> None:
         state = self.keeper.child_state(self._read(fork.parent))

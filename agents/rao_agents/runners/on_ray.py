@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
 from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, import_ray, lost, why_lost
 from rao_agents.runners.frame_actor import FrameActor, Packed
-from rao_agents.runners.portable import portable
+from rao_agents.runners.portable import packed, portable, sendable
 from rao_agents.runners.run import Plan, Run
 from rao_agents.runners.solution import Solution
 from rao_agents.runners.solving import SLOTS, Runner
@@ -39,6 +41,7 @@ class Packet(NamedTuple):
     state: dict[str, npt.NDArray[Any]]
     steps: npt.NDArray[np.int64]
     memory: Packed
+    lost: int = 0  # workers that it has lost
 
 
 class Answer(NamedTuple):
@@ -62,20 +65,28 @@ class Desk:
 class Worker:
     """Runs sub-trees to their ends; a Ray actor."""
 
-    def prepare(self, plan: Plan, slots: int) -> None:
+    def prepare(self, sent: bytes, slots: int) -> None:
         """Get ready for a plan's trees."""
         import torch
 
         torch.set_num_threads(1)
+        plan: Plan = cloudpickle.loads(sent)
         batch = plan.source.batch(slots)
         self.forest = Forest(batch)
         self.actor = FrameActor(plan.agent, batch, deterministic=plan.deterministic, rows=plan.rows)
         self.wavefront = Wavefront(self.forest, self.actor)
         self.settled: dict[int, dict[str, npt.NDArray[Any]]] = {}
 
-    def run(self, packets: list[Packet], settled: dict[int, Any]) -> list[Answer]:
-        """Run `packets` side by side; `settled` refers, by tree, to what is the same in all of a tree that has not been here before."""
+    def run(self, packets: list[Packet], settled: dict[int, Any], under_way: frozenset[int]) -> list[Answer]:
+        """Run `packets` side by side.
+
+        Args:
+            packets: sub-trees.
+            settled: by tree, references to what is the same in all of a tree that has not been here before.
+            under_way: trees of which more may come; what is kept of others is dropped.
+        """
         ray = import_ray()
+        self.settled = {tree: arrays for tree, arrays in self.settled.items() if tree in under_way}
         self.settled |= {tree: ray.get(reference) for tree, reference in settled.items()}
         at: dict[int, Packet] = {}  # by slot
         waiting = deque(packets)
@@ -87,9 +98,13 @@ class Worker:
                 self.wavefront.enter(slot, packet.seed)
                 self.actor.unpack(slot, packet.memory)
                 at[slot] = packet
-            for ended in self.wavefront.wave().ended:
+            try:
+                change = self.wavefront.wave()
+            except Exception as error:
+                raise sendable(error) from error
+            for ended in change.ended:
                 packet = at.pop(ended.slot)
-                answers[packet.slot] = Answer(self.forest.outcome(ended.slot), ended, self.actor.pack(ended.slot))
+                answers[packet.slot] = Answer(self.forest.outcome(ended.slot), ended, self.actor.legacy(ended.slot))
         return [answers[packet.slot] for packet in packets]
 
 
@@ -99,7 +114,8 @@ class OnRay(Runner):
     This process runs a tree's top until it has enough frames that do not depend on each other; those, with all below them, are sent
     away. A worker that is lost is replaced and its sub-trees are begun again, with the same numbers.
 
-    Starting workers takes seconds. They stay for as long as the runner is open: `with OnRay(workers=2) as runner: ...`.
+    Starting workers takes seconds. They stay for as long as the runner is open: `with OnRay(workers=2) as runner: ...`. One runner solves
+    one thing at a time.
 
     Args:
         workers: processes; None takes the cluster's CPUs.
@@ -120,14 +136,20 @@ class OnRay(Runner):
         self.slots = whole_number("slots", slots, 1)
         self._crew: Crew | None = None
         self._open = contextlib.ExitStack()
+        self._entered = 0  # `with` blocks of this runner inside each other
+        self._solving = threading.Lock()
 
     def __enter__(self) -> OnRay:
-        self._crew = self._open.enter_context(self._hired())
+        if self._crew is None:
+            self._crew = self._open.enter_context(self._hired())
+        self._entered += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._crew = None
-        self._open.close()
+        self._entered -= 1
+        if not self._entered:
+            self._crew = None
+            self._open.close()
 
     def run(self, plan: Plan) -> list[Solution]:
         """See `Runner.run`.
@@ -135,15 +157,22 @@ class OnRay(Runner):
         Raises:
             rao_agents.distributed.cluster.RayNotInstalledError: Ray is not installed.
             ConnectionError: no cluster at the address.
-            ValueError: more workers than the cluster has CPUs.
+            ValueError: more workers than the cluster has CPUs, or a model that is not on the CPU.
+            TypeError: an agent or an environment that cannot be pickled.
             rao_agents.distributed.cluster.WorkersLostError: the same sub-tree has lost several workers, or none could be started.
+            RuntimeError: this runner is solving already.
         """
-        with contextlib.nullcontext(self._crew) if self._crew is not None else self._hired() as crew:
-            run = _Run(crew, plan, self.spread, self.slots)
-            try:
-                return run.all()
-            finally:
-                run.close()
+        if not self._solving.acquire(blocking=False):
+            raise RuntimeError("this runner is solving already, in another thread or for the agent that asks: give each its own")
+        try:
+            with contextlib.nullcontext(self._crew) if self._crew is not None else self._hired() as crew:
+                run = _Run(crew, plan, self.spread, self.slots)
+                try:
+                    return run.all()
+                finally:
+                    run.close()
+        finally:
+            self._solving.release()
 
     @contextlib.contextmanager
     def _hired(self) -> Iterator[Crew]:
@@ -176,8 +205,9 @@ class Crew:
 
     def close(self) -> None:
         """Leave nothing running."""
-        for actor in self.actors:
-            self.ray.kill(actor)
+        if self.ray.is_initialized():  # else they ended with the connection
+            for actor in self.actors:
+                self.ray.kill(actor)
 
 
 class _Run(Run):
@@ -189,9 +219,11 @@ class _Run(Run):
         self.enough = len(crew.actors) * spread
         self.packets: deque[Packet] = deque()  # lent, and with no worker yet
         self.settled: dict[int, Any] = {}  # by tree, in the cluster's store
-        self.sent = self.ray.put(plan._replace(agent=portable(plan.agent), tasks=[], should_stop=bool, report=None))
+        # As bytes: Ray's own way would make the agent's and the environment's arrays read-only.
+        sent = plan._replace(agent=portable(plan.agent), tasks=[], should_stop=bool, report=None)
+        self.sent = self.ray.put(packed(sent))
         self.desks = [self._desk(actor) for actor in crew.actors]
-        self.tries: dict[int, int] = {}  # by home slot, of a sub-tree that lost a worker
+        self.stillborn = 0  # workers that were lost before they were ready, since one was
         self.heard = time.perf_counter()  # when a worker said something
 
     def advance(self) -> None:
@@ -246,8 +278,8 @@ class _Run(Run):
             desk.packets = [self.packets.popleft() for _ in range(-(-len(self.packets) // (2 * (len(idle) - k))))]
             if desk.packets:
                 new = {packet.tree for packet in desk.packets} - desk.known
-                desk.known |= new
-                desk.reference = desk.actor.run.remote(desk.packets, {tree: self.settled[tree] for tree in new})
+                desk.known = (desk.known & self.settled.keys()) | new
+                desk.reference = desk.actor.run.remote(desk.packets, {tree: self.settled[tree] for tree in new}, frozenset(desk.known))
 
     def _collect(self, patience: float) -> None:
         """Take back what has ended; wait `patience` seconds at most for the first."""
@@ -261,14 +293,14 @@ class _Run(Run):
             try:
                 answers = self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as error:
-                raise error.cause from error
+                raise (error.cause if isinstance(error.cause, Exception) else error) from error
             except lost(self.ray) as error:
                 self._try_again(desk, error)
                 continue
+            self.stillborn = 0
             packets, desk.packets, desk.reference = desk.packets, [], None
             for packet, answer in zip(packets, answers or (), strict=True):
                 self.actor.unpack(packet.slot, answer.memory)
-                self.tries.pop(packet.slot, None)
                 change = self.forest.take(packet.slot, answer.state, answer.ended)
                 self.actor.follow(change)
                 self.settle(change)
@@ -286,13 +318,18 @@ class _Run(Run):
         return Desk(actor, actor.prepare.remote(self.sent, self.slots))
 
     def _replace(self, desk: Desk) -> None:
+        self.heard = time.perf_counter()  # the new one has its time to start
         self.desks[self.desks.index(desk)] = self._desk(self.crew.replace(desk.actor))
 
     def _try_again(self, desk: Desk, error: Exception) -> None:
         """Replace a lost worker, if the cluster has room for one; what it ran goes to whoever is free first."""
-        for packet in desk.packets:
-            self.tries[packet.slot] = self.tries.get(packet.slot, 0) + 1
-            if self.tries[packet.slot] > RETRIES:
-                raise WorkersLostError(f"the same sub-tree has lost {self.tries[packet.slot]} workers: {why_lost(error)}") from error
-        self.packets.extendleft(reversed(desk.packets))
+        if desk.packets:
+            again = [packet._replace(lost=packet.lost + 1) for packet in desk.packets]
+            if (most := max(packet.lost for packet in again)) > RETRIES:
+                raise WorkersLostError(f"the same sub-tree has lost {most} workers: {why_lost(error)}") from error
+            self.packets.extendleft(reversed(again))
+        else:
+            self.stillborn += 1
+            if self.stillborn > RETRIES * len(self.desks):
+                raise WorkersLostError(f"no worker can be started: {why_lost(error)}") from error
         self._replace(desk)

@@ -111,10 +111,14 @@ def _solve_all(agent: Agent, env: Any, seeds: Any, options: dict[str, Any]) -> l
         raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
     rows = whole_number("rows", options.pop("rows", ROWS), 1)
     time_limit = options.pop("time_limit", None)
-    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
+    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise ValueError(f"time_limit must be a number of seconds above 0, or None, got {time_limit!r}")
-    should_stop = options.pop("should_stop", None) or (lambda: False)
+    should_stop = options.pop("should_stop", None)
+    if should_stop is not None and not callable(should_stop):
+        raise TypeError(f"should_stop must be a function without arguments, or None, got {should_stop!r:.200}")
     progress = options.pop("progress", None)
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress must be True, False, None or a function, got {progress!r:.200}")
     source, state = source_of(env, options)
     if state is None:
         tasks = [Task(seed, None) for seed in seed_list([0] if seeds is None else seeds)]
@@ -123,7 +127,7 @@ def _solve_all(agent: Agent, env: Any, seeds: Any, options: dict[str, Any]) -> l
         if len(tasks) > 1:
             raise ValueError("an episode that is under way is one task: pass one seed, or the environment's id for others")
     with reporter(progress, f"{runner.name} solving") as report:
-        return runner.run(Plan(agent, source, tasks, bool(deterministic), rows, time_limit, should_stop, report))
+        return runner.run(Plan(agent, source, tasks, bool(deterministic), rows, time_limit, should_stop or bool, report))
 
 
 def make_runner(runner: str | Runner) -> Runner:
@@ -139,3 +143,8 @@ def make_runner(runner: str | Runner) -> Runner:
 
         return OnRay()
     raise ValueError(f"runner must be 'sequential', 'batched', 'ray' or a Runner, got {runner!r}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a real number, and no truth value."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

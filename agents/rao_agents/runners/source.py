@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from rao_envs.core.arenas import BatchArena, EnvSource, make_arena
+from rao_envs.core.arenas import BatchArena, EnvSource, SingleArena, find_spec, make_arena
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.env import RecursiveEnv
-
-TRANSPARENT = (OrderEnforcing, PassiveEnvChecker)
-"""Wrappers that change nothing."""
+from rao_envs.core.wrapping import recursive_env
 
 NOT_OURS = "runners take this suite's environments and others that are made on rao_envs.core; rao_envs.evaluate plays any"
+WRAPPED = "pass the environment without it (env.unwrapped, say)"
 
 
 class Source(NamedTuple):
@@ -31,41 +30,45 @@ class Source(NamedTuple):
             TypeError, ValueError: it is no recursive environment, or takes no such arguments.
         """
         if isinstance(self.env, RecursiveEnv):
-            return like(self.env, n)
-        arena = make_arena(self.env, n, self.env_kwargs)
-        if not isinstance(arena, BatchArena):
-            arena.close()
-            raise ValueError(f"{arena.name} has no batch of recursion trees: {NOT_OURS}")
-        return arena.batch
+            return like(self.env.batch, n)
+        arena = make_arena(self.env, 1, self.env_kwargs)
+        with contextlib.closing(arena):
+            if isinstance(arena, SingleArena):  # there is no vector environment of its kind
+                return like(recursive_env(arena.envs[0], otherwise=NOT_OURS, wrapped=WRAPPED).batch, n)
+            assert isinstance(arena, BatchArena)
+            return like(arena.batch, n)
 
 
 def source_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Source, dict[str, Any] | None]:
     """What to make batches of; and the running episode's state, if `env` is an environment in the middle of one.
 
+    A detached child has but one task, which counts as under way even before its first reset.
+
     Raises:
+        gymnasium.error.Error: an unknown id.
         TypeError: arguments beside an environment that is made already.
-        ValueError: an environment of another kind, or behind wrappers that change what an agent sees or does.
+        ValueError: an environment of another kind, or behind wrappers that change what an agent sees or does; a detached child that
+            has ended.
+        RuntimeError: detached children of it are out.
     """
     if not isinstance(env, gym.Env):
-        return Source(env, dict(env_kwargs)), None
+        # A name means something where it was registered; its spec says the same anywhere.
+        return Source(find_spec(env) if isinstance(env, str) else env, dict(env_kwargs)), None
     if env_kwargs:
         raise TypeError(f"{', '.join(env_kwargs)}: an environment that is made already takes no more arguments; pass its id instead")
-    inner: Any = env
-    while isinstance(inner, gym.Wrapper):
-        if not isinstance(inner, TRANSPARENT):
-            raise ValueError(f"{type(inner).__name__} may change what the agent sees or does: pass env.unwrapped, or the environment's id")
-        inner = inner.env
-    if not isinstance(inner, RecursiveEnv):
-        raise ValueError(f"{inner} is no recursive environment: {NOT_OURS}")
-    running = inner.is_running
-    return Source(inner, {}), (inner.get_state() if running else None)
+    inner = recursive_env(env, otherwise=NOT_OURS, wrapped=WRAPPED)
+    if not inner.is_running and not inner.is_detached:
+        return Source(inner, {}), None
+    if inner.batch.done[0]:
+        raise ValueError(f"the detached child frame {inner.base_frame_id} has ended: call its reset() to solve it again")
+    return Source(inner, {}), inner.get_state()
 
 
-def like(env: RecursiveEnv, n: int) -> RecursiveBatch:
-    """`n` instances with the options of `env`."""
-    batch, limits = env.batch, env.batch.stack.limits[0]
+def like(batch: RecursiveBatch, n: int) -> RecursiveBatch:
+    """`n` instances with the options of `batch`."""
+    limits = batch.stack.limits[0]
     return RecursiveBatch(
-        env.domain,
+        batch.domain,
         n,
         spawn=batch.spawn,
         feedback=batch.feedback,

@@ -41,7 +41,7 @@ class Wavefront:
         forest, slots = self.forest, self.forest.acting()
         acting = forest.look(slots)
         lanes = lanes_of(self.seeds[slots], self.actor.lanes, acting.frames)
-        if self.actor.lanes > 1 and len(slots) > 1:
+        if self.actor.in_lanes and len(slots) > 1:
             order = np.argsort(-acting.depths, kind="stable")
             _, first = np.unique(lanes[order], return_index=True)
             chosen = order[first]

@@ -162,7 +162,14 @@ def profile(
 
 @app.command("parallel")
 def parallel(
-    only: Annotated[list[str] | None, typer.Argument(metavar="[TREES]...", help="Kinds of trees; all of them by default.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TREES]...",
+            help="Kinds of trees (longseq-1k, longseq-10k, nested-320, algebra, dialogue, ...; a wrong one lists all); by default all of "
+            "them and, with Ray, steps made costly.",
+        ),
+    ] = None,
     ray: Annotated[bool, typer.Option("--ray/--no-ray", help="Also on a Ray cluster, with one worker and with two.")] = True,
     out: Annotated[Path | None, typer.Option(help="File to write.", show_default="baselines/results/parallel.json")] = None,
     as_json: JsonOption = False,
@@ -171,6 +178,7 @@ def parallel(
 
     What was measured of other kinds of trees before stays in the file. Figures go beside the documentation, or beside --out.
     """
+    from rao_agents.distributed.cluster import import_ray
     from rao_baselines import parallel_speed as measuring
     from rao_baselines import parallel_tables
     from rao_baselines.runs import check_file, read_json, write_json
@@ -180,7 +188,14 @@ def parallel(
             raise UserError(f"there are no trees called {name!r}.{did_you_mean(name, measuring.SUBJECTS)}")
     path = out or results_folder() / "parallel.json"
     check_file(path)
-    kept: dict[str, Any] = read_json(path) if path.is_file() else parallel_tables.NOTHING
+    kept: Any = read_json(path) if path.is_file() else parallel_tables.NOTHING
+    if not isinstance(kept, dict) or not parallel_tables.NOTHING.keys() <= kept.keys():
+        raise UserError(f"{path} holds something else than results of rao bench parallel: name another file with --out")
+    if ray:
+        try:
+            import_ray()  # before anything is measured
+        except ImportError as error:
+            raise UserError(f"{error}; or measure without, with --no-ray") from error
     chosen = {name: measuring.SUBJECTS[name] for name in only or measuring.SUBJECTS}
     with_leaves = ray and not only
     with ui.progress_bars(not as_json) as bars:
@@ -189,11 +204,8 @@ def parallel(
         def tick(what: str) -> None:
             bars.update(task, note=what, advance=1)
 
-        try:
-            subjects = kept["subjects"] | measuring.measure(chosen, ray=ray, tick=tick)
-            leaves = measuring.measure_leaves(tick=tick) if with_leaves else kept["leaves"]
-        except ImportError as error:
-            raise UserError(f"{error}; or measure without, with --no-ray") from error
+        subjects = kept["subjects"] | measuring.measure(chosen, ray=ray, tick=tick)
+        leaves = measuring.measure_leaves(tick=tick) if with_leaves else kept["leaves"]
     result = measuring.report(subjects, leaves)
     write_json(path, result)
     written = [path, *parallel_tables.draw(result, images_folder() if out is None else path.parent)]
