@@ -324,7 +324,7 @@ class RecursiveBatch:
         Returns the frames that ended in the steps that ended the children, in order.
         """
         if len(children) > 1:
-            return _as_dictionaries(self.take_back_group(0, [(child, 0) for child in children]))
+            return tuple(entry for part in self.take_back_group(0, [(child, 0) for child in children]) for entry in _as_dictionaries(part))
         (child,) = children  # all that an only child changed counts
         base = int(self.stack.episodes["base"][0])
         self._put(child.mark())  # what follows looks anew
@@ -332,10 +332,10 @@ class RecursiveBatch:
         self.kernels.take_back(self.state, self.stack, self.buffers, 0, bool(child.stack.episodes["success"][0]))
         return self.returned(0)
 
-    def take_back_group(self, i: int, children: Sequence[tuple[RecursiveBatch, int]]) -> npt.NDArray[Any]:
+    def take_back_group(self, i: int, children: Sequence[tuple[RecursiveBatch, int]]) -> list[npt.NDArray[Any]]:
         """As `take_back`, for several independent children of instance `i`, each an instance of a batch of this domain: of this one, say.
 
-        Returns the frames that ended as RETURN records.
+        Returns the frames that ended, as RETURN records: for each child, those of the step that ended it.
         """
         episode = self.stack.episodes[i]
         potential = float(episode["potential"])
@@ -349,7 +349,7 @@ class RecursiveBatch:
             returned.append(self.ended(i).copy())
             dense += episode["dense"]
         episode["dense"] = dense
-        return np.concatenate(returned)
+        return returned
 
     def _merge(self, i: int, child: RecursiveBatch, j: int) -> None:
         """Take over one of several independent children: its own records and what `Domain.merge` copies, nothing else."""

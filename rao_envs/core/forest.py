@@ -271,8 +271,9 @@ class Forest:
             children = self._children.pop(parent)
             returned = self.batch.take_back_group(parent, [(self.batch, child) for child in children])
             over = episodes["terminated"][parent] or episodes["truncated"][parent]
-            told_later = episodes["n_returned"][parent] if over and self._parent[parent] != NOBODY else 0
-            self._returned[parent].append(returned[: len(returned) - told_later])
+            if over and self._parent[parent] != NOBODY:
+                returned.pop()  # the join with the parent of this one tells
+            self._returned[parent] += returned
             for child in children:
                 self._log[parent] += self._log[child]
                 self._returned[parent] += self._returned[child]

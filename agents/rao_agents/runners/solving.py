@@ -15,7 +15,7 @@ from rao_envs.core.arguments import whole_number
 from rao_envs.core.batch import check_seed
 from rao_envs.core.evaluate import reporter, seed_list
 
-ROWS = 8
+ROWS = 16
 """Rows in every forward pass, filled or not: results hang on it, in the last bit, and on nothing else of how a tree is run."""
 SLOTS = 64
 """Frames that a process holds side by side, the waiting ones included."""
