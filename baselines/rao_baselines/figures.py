@@ -67,8 +67,11 @@ def success_by_size(
     title: str,
     axis: str = "",
     measure: str = "success",
+    log: bool = False,
 ) -> list[Path]:
     """Draw one line per label: success (or `measure`) with its 95 % interval on each of `sizes`, in order; None where it was not measured.
+
+    With `log`, the measure's axis is logarithmic.
 
     Raises:
         UserError: nothing to draw.
@@ -79,6 +82,8 @@ def success_by_size(
     def draw(axes: Any) -> None:
         _draw_sizes(axes, series, sizes)
         axes.set_xlabel(axis)
+        if log:
+            axes.set_yscale("log")
 
     return _write(path, title, measure, draw)
 

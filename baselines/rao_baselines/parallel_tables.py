@@ -104,5 +104,5 @@ def draw(kept: Mapping[str, Any], images: Path) -> list[Path]:
     }
     sizes = [subject["label"].rpartition(", ")[2].removesuffix(" records") for subject in subjects]
     return figures.success_by_size(
-        series, sizes, images / "parallel-growth", title="Long sequences: one tree", axis="records", measure="seconds"
+        series, sizes, images / "parallel-growth", title="Long sequences: one tree", axis="records", measure="seconds", log=True
     )
