@@ -73,11 +73,15 @@ def test_an_id_of_somebody_elses_need_not_be_registered_where_workers_are(monkey
 
 def test_a_users_own_task_travels() -> None:
     """Its arrays, too, are as writable as kernels want them."""
-    own = gym.make("RAO/Algebra-v0", expressions=["(x + 1) - (x + 4)"], modulus=5)
+    cells = np.zeros((11, 11), np.bool_)
+    cells[1:10, 1:10] = True
+    cells[5, 1:9] = False
+    maze = gym.make("RAO/Maze-v0", layout=cells)
+    formula = gym.make("RAO/Algebra-v0", expressions=["(x + 1) - (x + 4)"], modulus=5)
     under_way = gym.make("RAO/LongSeq-nested-320-v0")
     under_way.reset(seed=3)
     with ray_here(module):
-        for env in (own, under_way):
+        for env in (maze, formula, under_way):
             expected = solve(Tally(), env, 1)
             assert expected.same_as(solve(Tally(), env, 1, runner=OnRay(1, spread=1)))
 
