@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stable_baselines3 import PPO
 
 import rao_envs
 from rao_agents import make_vec_env
 from rao_agents.distributed import evaluating
 from rao_agents.distributed.cluster import WorkersLostError
-from rao_agents.runners import OnRay, solve, solve_all
+from rao_agents.runners import Batched, OnRay, solve, solve_all
 from rao_agents.runners import on_ray as module
 from tests.agents.test_runners import keen
 from tests.envs import third_party
@@ -214,3 +217,68 @@ def test_an_agents_error_is_told_even_if_it_cannot_be_sent() -> None:
 def test_an_evaluations_agent_may_write_to_its_own_arrays() -> None:
     with ray_here(evaluating):
         assert evaluating.evaluate(Tally(), ALGEBRA, 5) == rao_envs.evaluate(Tally(), ALGEBRA, 5)
+
+
+class BoomError(Exception):
+    """An agent's own."""
+
+
+class Mortal:
+    """Plays at random, and raises at one of its decisions."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.left = fails_at
+        self.agent = keen(ALGEBRA, {}, 8.0)
+        self.batched = True
+
+    def __call__(self, observation: Any, masks: Any, states: Any, uniform: Any) -> Any:
+        self.left -= len(masks)
+        if self.left < 0:
+            raise BoomError
+        return self.agent(observation, masks, states, uniform)
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**40),
+    budget=st.integers(3, 120),
+    depth=st.integers(1, 8),
+    fails_at=st.integers(0, 400),
+    stops_at=st.integers(1, 60),
+    losses=st.integers(0, 3),
+    spread=st.integers(1, 3),
+    slots=st.sampled_from([4, 16, 64]),
+)
+def test_whatever_happens_nothing_is_left_and_nothing_is_wrong(
+    seed: int, budget: int, depth: int, fails_at: int, stops_at: int, losses: int, spread: int, slots: int
+) -> None:
+    """Random trees, agents that fail, workers that are lost, calls that are given up: the next call on the same runner is right."""
+    seeds, limits = [seed, seed + 1, seed + 2], {"budget": budget, "max_depth": depth}
+    expected = solve_all(keen(ALGEBRA, {}, 8.0), ALGEBRA, seeds, runner="sequential", **limits)
+    left = [losses]
+    asked = [stops_at]
+
+    def fate(actor: Handle, name: str) -> str:
+        if name == "run" and left[0]:
+            left[0] -= 1
+            return "lost"
+        return ""
+
+    def stop() -> bool:
+        asked[0] -= 1
+        return asked[0] < 0
+
+    with ray_here(module, fate) as ray, OnRay(2, spread=spread, slots=slots) as runner:
+        for engine in (runner, Batched(slots)):
+            with contextlib.suppress(BoomError):
+                solve_all(Mortal(fails_at), ALGEBRA, seeds, runner=engine, **limits)
+            asked[0] = stops_at
+            given_up = solve_all(keen(ALGEBRA, {}, 8.0), ALGEBRA, seeds, runner=engine, should_stop=stop, **limits)
+            for one, other in zip(given_up, expected, strict=True):
+                assert one.status == "cancelled" or one.same_as(other)
+            for one, other in zip(solve_all(keen(ALGEBRA, {}, 8.0), ALGEBRA, seeds, runner=engine, **limits), expected, strict=True):
+                assert one.same_as(other)
+        assert sum(not actor.dead for actor in ray.actors) == 2
+    assert all(actor.dead for actor in ray.actors)
+    for solution in expected:
+        assert solution.episode is not None and solution.episode.steps <= budget and solution.frames["depth"].max() <= depth

@@ -48,9 +48,9 @@ class Keen:
         return draw(weights, np.asarray(uniform)), counts
 
 
-def keen(env_id: str, kwargs: dict[str, Any]) -> Keen:
+def keen(env_id: str, kwargs: dict[str, Any], keenness: float = 4.0) -> Keen:
     env: Any = gym.make(env_id, **kwargs).unwrapped
-    return Keen(len(env.action_names) - len(env.spawn_actions))
+    return Keen(len(env.action_names) - len(env.spawn_actions), keenness)
 
 
 def untrained(env_id: str, kwargs: dict[str, Any], **options: Any) -> RecursivePPO:

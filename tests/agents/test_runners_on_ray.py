@@ -38,7 +38,14 @@ def same(agent: Any, env_id: str, seeds: list[int], runner: OnRay, **options: An
         assert one.same_as(other), (one, other)
 
 
-@pytest.mark.parametrize(("env_id", "kwargs"), FAMILIES, ids=[env_id.split("/")[1] for env_id, _ in FAMILIES])
+FORKING = ("RAO/LongSeq-v0", "RAO/LongSeq-nested-320-v0")
+"""Tested by default; the others are among the slow ones, and in one process in `test_driver.py`."""
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs"),
+    [pytest.param(*family, marks=() if family[0] in FORKING else pytest.mark.slow, id=family[0].split("/")[1]) for family in FAMILIES],
+)
 def test_a_cluster_gives_what_one_process_gives(runner: OnRay, env_id: str, kwargs: dict[str, Any]) -> None:
     same(keen(env_id, kwargs), env_id, [1, 2, 3], runner, **kwargs)
     same(untrained(env_id, kwargs), env_id, [4, 5], runner, deterministic=False, budget=60, **kwargs)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rao_envs.core.actors import lanes_of
 from rao_envs.core.batch import RecursiveBatch
 from rao_envs.core.forest import Change, Ended, Forest
-from tests.envs.test_protocol import Case, Habits, choose, every_recursive_case, habits
+from tests.envs.test_protocol import LARGE, RECURSIVE, REGISTERED, THIRD_PARTY, Case, Habits, choose, every_recursive_case, habits
 
 
 class Told(NamedTuple):
@@ -141,7 +141,7 @@ def test_a_forest_gives_what_the_single_environment_gives(case: Case, seed: int,
         same(tree, expected)
 
 
-@every_recursive_case
+@pytest.mark.parametrize("case", [case for case in REGISTERED + THIRD_PARTY if case in RECURSIVE and case.id not in LARGE], ids=str)
 @settings(max_examples=2)
 @given(seed=st.integers(0, 2**63), style=habits, pick=st.integers(1, 3), slots=st.sampled_from([2, 9]))
 def test_sub_trees_may_run_in_another_forest(case: Case, seed: int, style: Habits, pick: int, slots: int) -> None:
