@@ -42,18 +42,3 @@ def fit(leaves: Sequence[Mapping[str, Any]], one: str, here: str) -> Costs:
     step = leaves[0]["seconds"][here] / leaves[0]["steps"]
     extra = sorted(row["seconds"][one] - row["steps"] * (step + 1e-3 * row["milliseconds"]) for row in leaves)
     return Costs(step, max(extra[len(extra) // 2], 0.0) / SPREAD, 0.0)
-
-
-def pays_from(costs: Costs, steps: float, workers: int) -> float:
-    """The cost of a step, in milliseconds beside what it costs in `costs`, from which `workers` are faster than no cluster at all."""
-    low, high = 0.0, 1e6
-    if wall_clock(costs, steps, workers, SPREAD * workers) < steps * costs.step:
-        return 0.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        there = costs.costlier(middle)
-        if wall_clock(there, steps, workers, SPREAD * workers) < steps * there.step:
-            high = middle
-        else:
-            low = middle
-    return high

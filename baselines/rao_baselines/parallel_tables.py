@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,25 @@ def leaves(kept: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def costs(kept: Mapping[str, Any]) -> list[list[str]]:
+    """What sending costs, fitted, and from which cost of a step on it pays, of those measured."""
+    found = kept["leaves"]
+    rows = [["", ""]]
+    if found:
+        measured = fit(found, ray_name(1), BATCHED)
+        rows += [
+            ["a step, batched, at no cost besides", f"{1e3 * measured.step:.3f} ms"],
+            ["sending a sub-tree and taking its end back, fitted", f"{1e3 * measured.packet:.1f} ms"],
+            ["least cost measured at which two workers beat none", _first(found, lambda s: s[ray_name(2)] < s[BATCHED])],
+            ["least cost measured at which two workers are 1.6 times one", _first(found, lambda s: s[ray_name(1)] > 1.6 * s[ray_name(2)])],
+        ]
+    return rows
+
+
+def _first(found: Sequence[Mapping[str, Any]], pays: Callable[[Mapping[str, float]], bool]) -> str:
+    return next((f"{row['milliseconds']:g} ms a step" for row in found if pays(row["seconds"])), "none")
+
+
 def scale(kept: Mapping[str, Any]) -> list[list[str]]:
     """What the model says of a tree of a million frames."""
     found = kept["leaves"]
@@ -87,7 +106,7 @@ def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-TABLES = {"parallel runners": runners, "parallel leaves": leaves, "parallel scale": scale}
+TABLES = {"parallel runners": runners, "parallel leaves": leaves, "parallel costs": costs, "parallel scale": scale}
 
 
 def draw(kept: Mapping[str, Any], images: Path) -> list[Path]:
