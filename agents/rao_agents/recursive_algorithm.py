@@ -238,6 +238,10 @@ class RecursiveAlgorithm(MaskablePPO):
                 raise ValueError(f"{name} must be at least 0 and finite throughout, got {getattr(self, name)}")
             setattr(self, name, price)
         how_many("level", self.n_specialists, ())  # the roles are known with the environment
+        if self.n_specialists is not None and self.specialists == "none":
+            raise ValueError(f"n_specialists={self.n_specialists} means nothing without specialists: set specialists='level' or 'role'")
+        if self.threshold == "situation" and not self.delegation_head:
+            raise ValueError("threshold='situation' means nothing without a delegation head: leave delegation_head=True")
         for name in ("n_steps", "n_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")

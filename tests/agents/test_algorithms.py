@@ -379,6 +379,8 @@ def test_without_spawn_actions(name: str, option: str, tmp_path: Path) -> None:
         ({"level_price": float("nan")}, "level_price must be a number or a schedule"),
         ({"threshold": "mood"}, "threshold must be one of constant, situation, got 'mood'"),
         ({"specialists": 3}, "specialists must be one of none, level, role, got 3"),
+        ({"n_specialists": 3}, "n_specialists=3 means nothing without specialists"),
+        ({"threshold": "situation", "delegation_head": False}, "means nothing without a delegation head"),
         ({"n_specialists": 0}, "n_specialists must be a whole number of at least 2, or None, got 0"),
         ({"depth_weighting": True}, "depth_weighting must be a finite number"),
         ({"learning_rate": "fast"}, "'fast' is not a schedule"),
