@@ -215,7 +215,9 @@ def parallel(
         return
     for name, make in parallel_tables.TABLES.items():
         heading, *rows = make(result)
-        ui.print_table(name, tuple(heading), [tuple(row) for row in rows])
+        if rows:
+            ui.print_table(name, tuple(heading), [tuple(row) for row in rows])
+            ui.out().print()
     for target in written:
         ui.say(f"wrote {target}")
 
