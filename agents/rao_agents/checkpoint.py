@@ -12,7 +12,6 @@ import io
 import json
 import os
 import platform
-import secrets
 import warnings
 import zipfile
 import zlib
@@ -35,6 +34,7 @@ from stable_baselines3.common.utils import check_for_correct_spaces, get_device
 
 from rao_agents import safe_json, schedules
 from rao_agents.training_state import set_training_state, training_state
+from rao_envs.core.files import replacing
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 File = str | os.PathLike[str] | BinaryIO
@@ -214,15 +214,8 @@ def _replacing(path: File) -> Iterator[BinaryIO]:
         return
     target = with_suffix(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(target) as file:
+        yield file
 
 
 def with_suffix(path: str | os.PathLike[str]) -> Path:

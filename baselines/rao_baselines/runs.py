@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from rao_baselines.errors import UserError
 from rao_envs.core.arguments import quoted_path
+from rao_envs.core.files import check_replaceable, replacing
 
 
 class RunFolder:
@@ -72,6 +71,10 @@ def check_file(path: Path) -> None:
     """
     if path.is_dir():
         raise UserError(f"{quoted_path(path)} is a folder; name a file in it")
+    try:
+        check_replaceable(path)
+    except OSError as error:
+        raise UserError(str(error)) from error
     check_folder(path.parent)
 
 
@@ -83,12 +86,8 @@ def write_atomically(path: Path, text: str) -> None:
 def write_bytes_atomically(path: Path, content: bytes) -> None:
     """As `write_atomically`, for bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from rao_envs.core.files import replacing
 
 FORMAT = "rao-evaluation-1"
 """Written into every file; a change of meaning gets a new name."""
@@ -271,17 +272,8 @@ class Evaluation:
         rows = ",\n  ".join(_compact(episode) for episode in data.pop("episodes"))
         entries = [f"{json.dumps(name)}: {_compact(value)}" for name, value in data.items()]
         text = "{\n" + ",\n".join((*entries, f'"episodes": [\n  {rows}\n]')) + "\n}\n"
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with open(temporary, "x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Evaluation:

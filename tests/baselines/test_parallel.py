@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rao_baselines import parallel_model, parallel_speed, parallel_tables, profile
@@ -100,3 +102,23 @@ def test_the_profile_adds_up() -> None:
     assert min(found["shares"].values()) >= 0 and found["shares"]["update: rest"] > 0.1
     rows = profile.table({"algorithms": {"recursive_ppo": found}})
     assert [row[0] for row in rows[1:-2]] == list(profile.PARTS)
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_no_file_takes_the_place_of_a_device(rao: Callable[..., Any], tmp_path: Path, what: str) -> None:
+    """Written under another name and renamed, it once did: /dev/full was a file afterwards."""
+    from rao_envs import Episode, Evaluation
+    from rao_envs.core.files import replacing
+
+    path = tmp_path / "here.json" if what == "pipe" else Path(os.devnull)
+    if what == "pipe":
+        os.mkfifo(path)
+    mode = path.stat().st_mode
+    with pytest.raises(OSError, match="is a device or a pipe"), replacing(path):
+        pass
+    episode = Episode(0, True, 1.0, 1, 1, 0, 0, 1, np.zeros(1, np.int64))
+    with pytest.raises(OSError, match="is a device or a pipe"):
+        Evaluation("Any-v0", {}, "agent", True, 2, "0", (episode,)).save(path)
+    done = rao("bench", "parallel", "longseq-1k", "--no-ray", "--out", path)
+    assert done.code == 2 and "is a device or a pipe" in done.err
+    assert path.stat().st_mode == mode
