@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -13,13 +12,14 @@ from gymnasium.error import ResetNeeded
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
+from rao_agents.alike import AlikeVecEnv
 from rao_agents.repeat_tasks import RepeatTasks
 from rao_envs.core.batch import RecursiveBatch, check_seed
 from rao_envs.core.callstack import EVENTS, FrameFacts
 from rao_envs.core.vector import RecursiveVectorEnv
 
 
-class RecursiveVecEnv(VecEnv):
+class RecursiveVecEnv(AlikeVecEnv):
     """`n` environments in one batch, with SB3's conventions: automatic resets, `terminal_observation`, `TimeLimit.truncated`.
 
     `infos[i]` has the content of the single environment's `info`; `facts` says the same for the whole batch as arrays (after an
@@ -121,19 +121,6 @@ class RecursiveVecEnv(VecEnv):
         """Which actions are allowed now, bool (n, n_actions)."""
         return self.batch.buffers.action_mask.astype(np.bool_)
 
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether `get_attr` or `env_method` would find it."""
-        return hasattr(self, attr_name)
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """The batch's attribute, once per environment."""
-        value = getattr(self, attr_name)
-        return [value for _ in self._get_indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Not offered: what the environments are is fixed when they are made."""
-        raise AttributeError(f"{attr_name} of a RecursiveVecEnv cannot be set: pass keyword arguments to make_vec_env")
-
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """Per-environment results of a method: `action_masks`, `reset(seed, options)`, `get_state` or `set_state`."""
         chosen = list(self._get_indices(indices))
@@ -164,14 +151,6 @@ class RecursiveVecEnv(VecEnv):
         self.facts = self.batch.facts._replace(n_returned=self.facts.n_returned, returned=self.facts.returned)
         info = self._info(i, self.facts) | {"returned": ()}
         return {name: array[i] for name, array in self.batch.obs.items()}, info
-
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None) -> list[bool]:
-        """Never: the batch has no Gymnasium wrappers."""
-        return [False for _ in self._get_indices(indices)]
-
-    def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
-        """No pictures: render single environments."""
-        return [None] * self.num_envs
 
     def _info(self, i: int, facts: FrameFacts) -> dict[str, Any]:
         info: dict[str, Any] = {

@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
-from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
+from rao_agents.alike import AlikeVecEnv
 from rao_agents.distributed.cluster import WorkersLostError, connected, cpus, lost, why_lost
 from rao_agents.distributed.shard import Call, Command, Reply, Reset, Shard, Snapshot, Step
 from rao_envs.core.arguments import whole_number
@@ -32,7 +32,7 @@ CROWDING_SECONDS = 30.0
 """How long the replacement of a lost worker waits for a CPU of its own; then it shares one."""
 
 
-class RayVecEnv(VecEnv):
+class RayVecEnv(AlikeVecEnv):
     """What `RecursiveVecEnv` is, split over Ray actors: observations, rewards, infos, `facts` and seeds are the same to the bit.
 
     A worker that is lost, with its node or alone, is replaced. The new one goes on from the last snapshot of its environments, kept
@@ -140,19 +140,6 @@ class RayVecEnv(VecEnv):
         """Which actions are allowed now, bool (n, n_actions)."""
         return self._masks.copy()
 
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether `get_attr` or `env_method` would find it."""
-        return hasattr(self, attr_name)
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """The attribute that all have in common, once per environment."""
-        value = getattr(self, attr_name)
-        return [value for _ in self._get_indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Not offered: what the environments are is fixed when they are made."""
-        raise AttributeError(f"{attr_name} of a RayVecEnv cannot be set: pass keyword arguments to make_vec_env")
-
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """See `RecursiveVecEnv.env_method`."""
         chosen = [int(i) % self.num_envs for i in self._get_indices(indices)]
@@ -170,14 +157,6 @@ class RayVecEnv(VecEnv):
             self._update_facts(desks, replies)
         results = {k: iter(reply.result) for k, reply in zip(asked, replies, strict=True)}
         return [next(results[self._desk_of[i]]) for i in chosen]
-
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None) -> list[bool]:
-        """Never: the batches have no Gymnasium wrappers."""
-        return [False for _ in self._get_indices(indices)]
-
-    def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
-        """No pictures: render single environments."""
-        return [None] * self.num_envs
 
     def _update_facts(self, desks: list[_Desk], replies: list[Reply]) -> None:
         columns = {name: column.copy() for name, column in self.facts._asdict().items()}
