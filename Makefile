@@ -7,7 +7,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-SOURCES := rao_envs agents baselines tests examples .ci
+SOURCES := rao_envs agents baselines leaderboard tests examples .ci
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint format bench wheel clean

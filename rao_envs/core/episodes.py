@@ -285,7 +285,7 @@ class Evaluation:
         """
         content = Path(path).read_bytes()
         try:
-            return cls.from_dict(_parse(content))
+            return cls.from_dict(parse_json(content))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is not a valid evaluation: {error}") from None
 
@@ -342,7 +342,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _parse(content: bytes) -> Any:
+def parse_json(content: bytes) -> Any:
     """Strict JSON: UTF-8, no key twice, no NaN or infinity."""
     try:
         text = content.decode("utf-8")

@@ -1,0 +1,40 @@
+"""Traces: the episodes of one run on one task, every action included, as a compressed `rao_envs.Evaluation`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+from rao_envs import Evaluation
+from rao_envs.core.episodes import parse_json
+
+SUFFIX = ".json.gz"
+MAX_BYTES = 64 * 2**20
+"""Of a trace once unpacked: a million actions of many episodes take less."""
+
+
+def pack(evaluation: Evaluation) -> bytes:
+    """The compressed file; the same evaluation always gives the same bytes."""
+    text = json.dumps(evaluation.to_dict(), separators=(",", ":"), allow_nan=False)
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)
+
+
+def unpack(content: bytes) -> Evaluation:
+    """The evaluation in a compressed file.
+
+    Raises:
+        ValueError: it is none, or unpacks to more than MAX_BYTES, or says something that cannot be.
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(content, MAX_BYTES + 1)
+    except zlib.error as error:
+        raise ValueError(f"it is not compressed by gzip, or damaged ({error})") from None
+    if len(text) > MAX_BYTES or unpacker.unconsumed_tail:
+        raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
+    if not unpacker.eof:
+        raise ValueError("it is cut short")
+    if unpacker.unused_data:
+        raise ValueError("something follows its end")
+    return Evaluation.from_dict(parse_json(text))
