@@ -54,9 +54,8 @@ def tables(submissions: Iterable[Submission]) -> tuple[Table, ...]:
     """Every table that has a row; tasks in the protocol's order, those of the open track by name."""
     entries = sorted(submissions, key=lambda submission: submission.name)
     places = [(task.track, task.env_id) for task in TASKS]
-    places += sorted(
-        {("open", result.env_id) for entry in entries for run in entry.runs for result in run.results if result.track == "open"}
-    )
+    results = [result for entry in entries for run in entry.runs for result in run.results]
+    places += sorted({("open", result.env_id) for result in results if result.track == "open"})
     whole: dict[str, list[str]] = {}
     for track, env_id in places:
         whole.setdefault(track, []).append(env_id)
