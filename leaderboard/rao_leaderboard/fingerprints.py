@@ -76,7 +76,9 @@ def _play(env_id: str, spawn: bool, seed: int, actions: Sequence[int] | None) ->
     arena = make_arena(env_id, 1, {"spawn": spawn})
     slots = np.zeros(1, np.int64)
     arena.begin(slots, [seed])
-    running, digests, taken, done = hashlib.sha256(), [], [], False
+    running, done = hashlib.sha256(), False
+    digests: list[str] = []
+    taken: list[int] = []
     limit = STEPS if actions is None else len(actions)
     reward = 0.0
     while True:

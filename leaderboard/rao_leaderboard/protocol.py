@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-PROTOCOL = 1
+PROTOCOL: Final = 1
 """Version of the protocol; part of what evaluation seeds are derived from. Any change of tasks, counts or scores is a new one."""
 
 TRACKS = ("standard", "zero-shot", "open")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from rao_leaderboard.protocol import PROTOCOL
 
-FORMAT = "rao-submission-1"
+FORMAT: Final = "rao-submission-1"
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$")]
-LongText = Annotated[
-    str, StringConstraints(max_length=2_000, pattern=r"^[^\x00-\x09\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$")
-]
+# No control characters, and none that turn the direction of what follows: what a page shows is what is there.
+_TURNS = r"\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=rf"^[^\x00-\x1f{_TURNS}]*$")]
+LongText = Annotated[str, StringConstraints(max_length=2_000, pattern=rf"^[^\x00-\x09\x0b-\x1f{_TURNS}]*$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 FilePath = Annotated[
     str, StringConstraints(max_length=200, pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.+-]*(?:/[a-zA-Z0-9_][a-zA-Z0-9_.+-]*){0,3}$")
