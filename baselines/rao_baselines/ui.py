@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*row)
     console.print(table)
+
+
+def plain_cell(cell: str) -> str:
+    """A cell of a Markdown table as a terminal shows it."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", cell).replace("**", "")
 
 
 def share(value: float | None, digits: int = 3) -> str:
