@@ -60,7 +60,22 @@ def make_app() -> Any:
     import rich  # noqa: F401 - said here, before a command is half done
     import typer
 
-    from rao_baselines.commands import bench, compare, demo, distill_report, doctor, evaluate, listing, play, plot, solve, train, tune
+    from rao_baselines.commands import (
+        bench,
+        compare,
+        demo,
+        distill_report,
+        doctor,
+        evaluate,
+        listing,
+        play,
+        plot,
+        solve,
+        train,
+        tune,
+        verify,
+        verify,
+    )
 
     app = typer.Typer(
         name="rao",
@@ -71,7 +86,7 @@ def make_app() -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in (listing, demo, play, solve, train, evaluate, compare, plot, tune, distill_report, doctor):
+    for module in (listing, demo, play, solve, train, evaluate, compare, plot, tune, distill_report, verify, doctor):
         app.command(module.NAME, epilog=EPILOG)(module.command)
     app.add_typer(bench.app, name="bench")
     return app

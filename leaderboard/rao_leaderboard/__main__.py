@@ -1,0 +1,49 @@
+"""`python -m rao_leaderboard verify PATH...`: the check with nothing installed but `rao_envs`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from rao_leaderboard.verify import Report, verify
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0 if everything holds, 1 if not, 2 for a wrong command."""
+    parser = argparse.ArgumentParser(prog="python -m rao_leaderboard", description="Check submissions to the RAO-envs leaderboard.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser(
+        "verify",
+        help="replay every episode of submissions and recompute every number",
+        description="Recompute the seeds, replay every action, recompute every number. Nothing in a submission is unpickled or executed.",
+    )
+    check.add_argument("paths", nargs="+", metavar="PATH", help="folder of a submission")
+    check.add_argument("--rerun", action="store_true", help="also let the ONNX policies act, and compare (needs onnxruntime)")
+    check.add_argument("--json", action="store_true", help="machine-readable output")
+    options = parser.parse_args(arguments)
+    try:
+        reports = [verify(path, rerun=options.rerun) for path in options.paths]
+    except ImportError as error:
+        parser.exit(2, f"error: {error}\n")
+    if options.json:
+        sys.stdout.write(json.dumps([report.as_dict() for report in reports], indent=1) + "\n")
+    else:
+        sys.stdout.write("".join(map(describe, reports)))
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def describe(report: Report) -> str:
+    """A report in words."""
+    if not report.ok:
+        lines = "".join(f"  {problem}\n" for problem in report.problems)
+        return f"{report.name}: does not hold\n{lines}"
+    runs = "" if report.submission is None else f", {len(report.submission.runs)} runs"
+    rerun = "" if report.rerun is None else f"; {report.rerun} re-run"
+    speed = report.steps / max(report.seconds, 1e-9)
+    return f"{report.name}: holds ({report.episodes} episodes, {report.steps:,} steps{runs}{rerun}; {speed:,.0f} steps/s)\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
