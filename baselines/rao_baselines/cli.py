@@ -74,7 +74,6 @@ def make_app() -> Any:
         train,
         tune,
         verify,
-        verify,
     )
 
     app = typer.Typer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,7 +37,7 @@ def command(
         for path in paths:
             task = bars.add_task(path.name, total=None, note="")
 
-            def progress(finished: int, total: int, task: object = task) -> None:
+            def progress(finished: int, total: int, task: Any = task) -> None:
                 bars.update(task, completed=finished, total=total)
 
             try:
