@@ -71,6 +71,7 @@ def make_app() -> Any:
         play,
         plot,
         solve,
+        submit,
         train,
         tune,
         verify,
@@ -85,7 +86,7 @@ def make_app() -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in (listing, demo, play, solve, train, evaluate, compare, plot, tune, distill_report, verify, doctor):
+    for module in (listing, demo, play, solve, train, evaluate, compare, plot, tune, distill_report, submit, verify, doctor):
         app.command(module.NAME, epilog=EPILOG)(module.command)
     app.add_typer(bench.app, name="bench")
     return app
