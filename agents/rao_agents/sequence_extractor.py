@@ -112,12 +112,22 @@ class SequenceExtractor(BaseFeaturesExtractor):
             shown.append((head[:, self.note].unsqueeze(2) * pooled.unsqueeze(1)).flatten(1))
         inputs = th.cat(shown, dim=1)
         kinds = head[:, layout.AT_KIND : layout.AT_CODES].argmax(dim=1)
+        return th.tanh(self._by_kind(kinds, inputs))
+
+    def _by_kind(self, kinds: th.Tensor, inputs: th.Tensor) -> th.Tensor:
+        """Each row through the layer of its kind of question, (batch, features_dim)."""
+        # A graph has no rows of its own to choose: all layers, of which each row keeps its own.
+        if th.jit.is_tracing():  # type: ignore[attr-defined]
+            features: th.Tensor = self.layers[0](inputs)
+            for kind, layer in enumerate(self.layers):
+                features = th.where((kinds == kind).unsqueeze(1), layer(inputs), features)
+            return features
         features = inputs.new_zeros(len(inputs), self.features_dim)
         for kind, layer in enumerate(self.layers):
             rows = th.nonzero(kinds == kind).squeeze(1)
             if len(rows):
                 features = features.index_copy(0, rows, layer(inputs[rows]))
-        return th.tanh(features)
+        return features
 
     def tally(self, task: th.Tensor) -> th.Tensor:
         """How often each (key, digit) occurs in each part of the window: (batch, parts, CODES + 1, DIGITS)."""

@@ -109,7 +109,7 @@ def make_actor(
     """
     if callable(getattr(agent, "predict", None)) and not isinstance(agent, type):
         policy = getattr(agent, "policy", agent)
-        if hasattr(policy, "obs_to_tensor"):
+        if hasattr(policy, "obs_to_tensor") or getattr(policy, "stateful", False):
             return ModelActor(agent, policy, observation_space, n_actions, slots, deterministic=deterministic, rows=rows)
     if callable(agent) and not isinstance(agent, type):
         return CallableActor(agent, n_actions, slots, deterministic=deterministic)
@@ -206,7 +206,7 @@ class ModelActor:
                 f"{name} was made for other observations than these: {'; '.join(faults)}. If it was "
                 "trained behind wrappers (stacked frames, say), evaluate a callable that does what they did."
             )
-        if not deterministic and not hasattr(policy, "get_distribution"):
+        if not deterministic and keeper is None and not hasattr(policy, "get_distribution"):
             raise ValueError(f"{name} has no action probabilities to sample from: evaluate it with deterministic=True")
         self.model, self.policy, self.n_actions, self.deterministic = model, policy, n_actions, deterministic
         self.keeper = keeper
@@ -221,7 +221,7 @@ class ModelActor:
             self.memory = Memory((zeros[0], zeros[0].copy()), (zeros[1], zeros[1]), axis=1)
         find_normaliser = getattr(model, "get_vec_normalize_env", None)
         self.normaliser = None if find_normaliser is None else find_normaliser()
-        self.direct = _acts_by_its_distribution(model, policy, expected)
+        self.direct = keeper is None and _acts_by_its_distribution(model, policy, expected)
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
         """Forward passes of the same number of rows each, `lanes`, an episode's lane being its row."""

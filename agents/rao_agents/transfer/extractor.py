@@ -159,8 +159,10 @@ class StateTransferExtractor(BaseFeaturesExtractor):
             key: th.cat([observations[key], *(chosen(name, key) for name in filled)]) if filled else observations[key] for key in keys
         }
         features = self.inner(batches)
-        sizes = [len(flags), *(len(chosen(name, CONTEXT)) for name in filled)]
-        own, *others = features.split(sizes)
+        if self._every_row:
+            own, *others = features.reshape(1 + len(filled), -1, self.inner.features_dim).unbind(0)
+        else:
+            own, *others = features.split([len(flags), *(len(chosen(name, CONTEXT)) for name in filled)])
         encoded = dict(zip(filled, others, strict=True))
         neighbours = {}
         for name in wanted:

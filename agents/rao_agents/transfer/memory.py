@@ -37,7 +37,7 @@ class ExternalMemory(nn.Module):
     def read(self, features: th.Tensor, memory: th.Tensor) -> th.Tensor:
         """What frames with these features find in `memory` (rows, slots, dim): (rows, dim)."""
         found = attend(self.query(features), self.key(memory), memory)
-        return F.layer_norm(found, found.shape[1:])
+        return F.layer_norm(found, [self.query.out_features])
 
     def write(self, features: th.Tensor, context: Context, memory: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """By how much frames change `memory`, (rows, slots, dim), and the strength a, (rows, slots)."""
