@@ -67,6 +67,7 @@ def make_app() -> Any:
         distill_report,
         doctor,
         evaluate,
+        leaderboard,
         listing,
         play,
         plot,
@@ -89,6 +90,7 @@ def make_app() -> Any:
     for module in (listing, demo, play, solve, train, evaluate, compare, plot, tune, distill_report, submit, verify, doctor):
         app.command(module.NAME, epilog=EPILOG)(module.command)
     app.add_typer(bench.app, name="bench")
+    app.add_typer(leaderboard.app, name=leaderboard.NAME)
     return app
 
 

@@ -1,4 +1,4 @@
-"""`python -m rao_leaderboard verify PATH...`: the check with nothing installed but `rao_envs`."""
+"""`python -m rao_leaderboard verify PATH...`, `... build`: with nothing installed but `rao_envs`, and for `build` the extra "site"."""
 
 from __future__ import annotations
 
@@ -22,10 +22,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument("paths", nargs="+", metavar="PATH", help="folder of a submission")
     check.add_argument("--rerun", action="store_true", help="also let the ONNX policies act, and compare (needs onnxruntime)")
     check.add_argument("--json", action="store_true", help="machine-readable output")
+    make = commands.add_parser(
+        "build", help="write the leaderboard as a static site", description="Write the leaderboard as a static site."
+    )
+    make.add_argument("--submissions", default="leaderboard/submissions", metavar="PATH", help="folder of submissions (%(default)s)")
+    make.add_argument("--out", default="site", metavar="PATH", help="folder to write (%(default)s)")
+    make.add_argument("--no-episodes", action="store_true", help="record no episodes to be watched")
     options = parser.parse_args(arguments)
     try:
+        if options.command == "build":
+            from rao_leaderboard.site import build
+
+            sys.stdout.write(f"wrote {build(options.submissions, options.out, episodes=not options.no_episodes)}\n")
+            return 0
         reports = [verify(path, rerun=options.rerun) for path in options.paths]
-    except ImportError as error:
+    except (ImportError, ValueError, OSError) as error:
         parser.exit(2, f"error: {error}\n")
     if options.json:
         sys.stdout.write(json.dumps([report.as_dict() for report in reports], indent=1) + "\n")
