@@ -130,6 +130,7 @@ class Submission(Strict):
 
     Attributes:
         name: that of its folder.
+        code_url: where the agent's code is; None for code that is not published elsewhere than here, or at all.
         created: with its time zone.
         environments: the fingerprint of each environment that was played (`rao_leaderboard.fingerprints`).
     """
@@ -139,7 +140,7 @@ class Submission(Strict):
     name: Slug
     agent: Agent
     authors: Annotated[tuple[Text, ...], Field(min_length=1, max_length=50)]
-    code_url: Url
+    code_url: Url | None
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
     created: Annotated[AwareDatetime, Field(strict=False)]
     hardware: Text

@@ -45,7 +45,9 @@ def command(
     algorithm: Annotated[str | None, typer.Option(help="How it was made, in a few words.", show_default="--agent-name")] = None,
     description: Annotated[str, typer.Option(help="Whatever else should be known.", show_default=False)] = "",
     full_context: Annotated[bool, typer.Option("--full-context", help="It keeps more from step to step than one frame's window.")] = False,
-    code_url: Annotated[str | None, typer.Option(help="Where its code is (https).", show_default="this repository's origin")] = None,
+    code_url: Annotated[
+        str | None, typer.Option(help="Where its code is (https).", show_default="this repository's origin, where it is one")
+    ] = None,
     commit: Annotated[str | None, typer.Option(help="Of that code.", show_default="this repository's HEAD")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds a program has for an answer.")] = 60.0,
     out: Annotated[Path, typer.Option(help="Folder the submission's folder is put into.")] = Path("leaderboard/submissions"),
@@ -133,8 +135,6 @@ def _words(
     from rao_baselines.submitting import writing
 
     url, revision = code_url or writing.default_url(), commit or writing.default_commit()
-    if url is None:
-        raise UserError("say with --code-url where the agent's code is (https); this folder's repository does not tell")
     if revision is None:
         raise UserError("say with --commit which commit of the agent's code was used; this folder is in no git repository")
     agent = agent_name or name

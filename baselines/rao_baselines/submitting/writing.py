@@ -30,7 +30,7 @@ class Words:
     name: str
     agent: str
     authors: tuple[str, ...]
-    code_url: str
+    code_url: str | None
     commit: str
     algorithm: str
     description: str = ""
