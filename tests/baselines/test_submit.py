@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -280,3 +282,16 @@ def test_shipped_models_play_their_own_family(here: Path) -> None:
 def test_our_own_submissions_hold(folder: Path) -> None:
     report = verify(folder)
     assert report.ok, report.problems
+
+
+def test_the_walk_through(rao: Rao, here: Path) -> None:
+    """The commands of leaderboard/README.md, as they stand there but for fewer steps and one task."""
+    text = (ROOT / "leaderboard" / "README.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line, comments=True) for line in re.findall(r"^rao (.*)$", text, flags=re.MULTILINE) if "..." not in line]
+    assert [command[0] for command in commands] == ["train", "submit", "verify", "leaderboard", "leaderboard"]
+    shorter = {"train": ["--steps", "2048"], "submit": ["--task", "RAO/Maze-20x20-v0"]}
+    for command in commands:
+        made = rao(*command, *shorter.get(command[0], []), *(["--no-episodes"] if "build" in command else []))
+        assert made.code == 0, (command, made.err)
+    assert (here / "site" / "index.html").is_file()
+    assert manifest(here / "leaderboard/submissions/my-agent")["runs"][0]["artefact"]["onnx"]
