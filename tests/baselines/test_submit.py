@@ -289,7 +289,9 @@ def test_the_walk_through(rao: Rao, here: Path) -> None:
     text = (ROOT / "leaderboard" / "README.md").read_text(encoding="utf-8")
     commands = [shlex.split(line, comments=True) for line in re.findall(r"^rao (.*)$", text, flags=re.MULTILINE) if "..." not in line]
     assert [command[0] for command in commands] == ["train", "submit", "verify", "leaderboard", "leaderboard"]
-    shorter = {"train": ["--steps", "2048"], "submit": ["--task", "RAO/Maze-20x20-v0"]}
+    for git in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *git], check=True)
+    shorter = {"train": ["--steps", "2048", "--eval-episodes", "2", "--final-episodes", "2"], "submit": ["--task", "RAO/Maze-20x20-v0"]}
     for command in commands:
         made = rao(*command, *shorter.get(command[0], []), *(["--no-episodes"] if "build" in command else []))
         assert made.code == 0, (command, made.err)
