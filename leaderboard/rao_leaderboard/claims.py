@@ -45,9 +45,10 @@ def claims(submission: Submission) -> Iterator[Problem]:
         if run.name in names:
             yield Problem(place_of(run), "there are two runs of this name")
         names.add(run.name)
-        other = policies.setdefault(run_digest(run), run.name)
-        if other is not run.name:
-            yield Problem(place_of(run), f"its policy is that of run {other}: it would be counted twice")
+        digest = run_digest(run)
+        if digest in policies:
+            yield Problem(place_of(run), f"its policy is that of run {policies[digest]}: it would be counted twice")
+        policies[digest] = run.name
         yield from _run(run)
         yield from _results(run, submission.agent.kind)
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from rao_envs.core.episodes import parse_json
 from rao_leaderboard.folder import MANIFEST, MAX_BYTES, MAX_FILES, named_files
@@ -106,14 +107,14 @@ def _names(submission: Submission) -> Iterator[Problem]:
     """What is wrong with the files' names: that they mean other files on other systems, or the same file twice."""
     seen: dict[str, str] = {}
     for name in (file.path for file in named_files(submission)):
-        other = seen.setdefault(name.lower(), name)
+        other = seen.get(name.lower())
+        seen.setdefault(name.lower(), name)
         if name == MANIFEST:
             yield Problem(MANIFEST, "names itself")
-        elif other is not name:
-            same = "is named twice: every policy and every trace has files of its own"
-            yield Problem(
-                name, same if other == name else f"differs from {other} only in capitals, which some file systems do not tell apart"
-            )
+        if other == name:
+            yield Problem(name, "is named twice: every policy and every trace has files of its own")
+        elif other is not None:
+            yield Problem(name, f"differs from {other} only in capitals, which some file systems do not tell apart")
         for part in name.split("/"):
             if part.endswith(".") or part.partition(".")[0].lower() in RESERVED:
                 yield Problem(name, f"{part!r} cannot be a file's name on Windows")
@@ -131,9 +132,7 @@ def read_manifest(content: bytes) -> Submission:
     except ValidationError as error:
         # Cut off before they are put into words: a hundred thousand of them are one file's work.
         faults = error.errors(include_url=False, include_context=False)[:MAX_FAULTS]
-        raise BrokenSubmissionError(
-            [Problem(quoted(".".join(map(str, fault["loc"]))), f"{fault['msg']}, got {_short(fault['input'])}") for fault in faults]
-        ) from None
+        raise BrokenSubmissionError([_fault(fault) for fault in faults]) from None
     except ValueError as error:
         raise BrokenSubmissionError([Problem(MANIFEST, f"is not valid JSON: {quoted(error)}")]) from None
 
@@ -145,8 +144,12 @@ def quoted(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def _short(value: object) -> str:
-    return f"{type(value).__name__} of {len(value)} entries" if isinstance(value, (dict, list)) else quoted(value)
+def _fault(fault: ErrorDetails) -> Problem:
+    if fault["type"] == "json_invalid":  # what Python's parser lets pass: half a surrogate pair, two hundred levels
+        return Problem(MANIFEST, quoted(fault["msg"]))
+    value = fault["input"]
+    got = f"{type(value).__name__} of {len(value)} entries" if isinstance(value, (dict, list)) else quoted(value)
+    return Problem(quoted(".".join(map(str, fault["loc"]))), f"{quoted(fault['msg'])}, got {got}")
 
 
 def _list(folder: Path) -> tuple[dict[str, _Entry], set[str]]:

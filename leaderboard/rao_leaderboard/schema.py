@@ -137,7 +137,7 @@ class Submission(Strict):
     """
 
     format: Literal["rao-submission-1"] = FORMAT
-    protocol: Literal[1] = PROTOCOL
+    protocol: Annotated[int, Field(ge=PROTOCOL, le=PROTOCOL)] = PROTOCOL  # a literal would take `true` for 1
     name: Slug
     agent: Agent
     authors: Annotated[tuple[Text, ...], Field(min_length=1, max_length=50)]
