@@ -62,7 +62,7 @@ def submissions(draw: st.DrawFn) -> list[Submission]:
         tasks = draw(st.lists(st.sampled_from([*STANDARD, "RAO/Maze-5x5-v0"]), unique=True, min_size=1, max_size=6))
         runs = draw(st.sampled_from([1, 3, RUNS]))
         middle = draw(st.integers(0, 20)) / 20
-        rates = st.integers(-10, 10).map(lambda d: min(1.0, max(0.0, middle + d / 100)))
+        rates = st.integers(-10, 10).map(lambda d, middle=middle: min(1.0, max(0.0, middle + d / 100)))
         made.append(
             submission(
                 f"s{k}",
@@ -144,15 +144,15 @@ def test_overlapping_intervals_share_a_rank_and_fewer_steps_come_first() -> None
     entries = [
         of_rates("slow", [0.9] * RUNS, steps=20.0),
         of_rates("quick", [0.9] * RUNS, steps=10.0),
-        of_rates("wide", [0.7, 0.8, 0.9, 1.0, 1.0]),
+        of_rates("wide", [0.7, 0.8, 0.9, 1.0, 1.0], steps=15.0),
         of_rates("worse", [0.1] * RUNS),
         of_rates("one-run", [1.0]),
     ]
     table = next(table for table in tables(entries) if table.env_id == MAZE)
     assert [(row.rank, row.submission) for row in table.rows] == [
         (1, "quick"),
-        (1, "slow"),
         (1, "wide"),
+        (1, "slow"),
         (4, "worse"),
         (None, "one-run"),
     ]

@@ -82,6 +82,19 @@ def test_runs_that_agree_leave_no_doubt(rate: float, runs: int) -> None:
     assert estimate.low == pytest.approx(rate) == estimate.value == pytest.approx(estimate.high)
 
 
+def test_equal_scores_are_equal_however_they_come_about() -> None:
+    rates = [0.0, 0.7, 0.7, 1.0, 1.0], [0.0, 0.8, 0.8, 0.8, 1.0]
+    assert iqm(np.array(rates))[0] < iqm(np.array(rates))[1], "what rounding is for"
+    assert interquartile([rates[0]], 100).value == interquartile([rates[1]], 100).value == 0.8
+
+
+def test_intervals_that_touch_overlap() -> None:
+    """Both bounds are .7; before rounding one was .7000000000000001, the other .6999999999999998."""
+    upper, lower = interquartile([[0.6, 0.9, 0.9, 0.9, 0.9]], 100), interquartile([[0.5, 0.5, 0.5, 0.7, 0.7]], 100)
+    assert upper.low == lower.high == 0.7
+    assert not upper.certainly_above(lower)
+
+
 def test_more_runs_make_a_narrower_interval() -> None:
     few = interquartile([[0.6, 0.7, 0.8, 0.9] * 2], 100)
     many = interquartile([[0.6, 0.7, 0.8, 0.9] * 12], 100)
