@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         sys.stdout.write(json.dumps([report.as_dict() for report in reports], indent=1) + "\n")
     else:
-        sys.stdout.write("".join(map(describe, reports)))
+        sys.stdout.write("".join(describe(report) + describe_rows(report) for report in reports))
     return 0 if all(report.ok for report in reports) else 1
 
 
@@ -50,10 +50,22 @@ def describe(report: Report) -> str:
     if not report.ok:
         lines = "".join(f"  {problem}\n" for problem in report.problems)
         return f"{report.name}: does not hold\n{lines}"
-    runs = "" if report.submission is None else f", {len(report.submission.runs)} runs"
-    rerun = "" if report.rerun is None else f"; {report.rerun} re-run"
+    count = 0 if report.submission is None else len(report.submission.runs)
+    runs = f", {count} {'run' if count == 1 else 'runs'}"
+    rerun = "" if report.rerun is None else f"; re-run {report.rerun} of {count} runs"
     speed = report.steps / max(report.seconds, 1e-9)
     return f"{report.name}: holds ({report.episodes} episodes, {report.steps:,} steps{runs}{rerun}; {speed:,.0f} steps/s)\n"
+
+
+def describe_rows(report: Report) -> str:
+    """The rows that a submission would get, one line each; nothing if it does not hold."""
+    lines = []
+    for table in report.rows:
+        for row in table.rows:
+            score = f"success {row.success.value:.3f} [{row.success.low:.3f}, {row.success.high:.3f}]"
+            ranked = "" if row.ranked else ", shown without a rank: too few runs"
+            lines.append(f"  {table.track}, {table.env_id}: {score}, {row.steps:.1f} steps{ranked}\n")
+    return "".join(lines)
 
 
 if __name__ == "__main__":

@@ -56,14 +56,14 @@ def fingerprint(entry: Any) -> str:
 
 def record(env_id: str) -> list[dict[str, Any]]:
     """Golden trajectories of an id: any allowed action, or now and then one that is not, drawn from the seed and the step alone."""
-    return [_play(env_id, spawn, seed, None) for spawn in (True, False) for seed in SEEDS]
+    return [play(env_id, spawn, seed, None) for spawn in (True, False) for seed in SEEDS]
 
 
 def differences(env_id: str, entry: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the environment, as it is now, answers its golden trajectories differently: one line each; empty if nowhere."""
     found = []
     for kept in entry:
-        now = _play(env_id, kept["spawn"], kept["seed"], kept["actions"])
+        now = play(env_id, kept["spawn"], kept["seed"], kept["actions"])
         if now == kept:
             continue
         where = next((k for k, (a, b) in enumerate(zip(kept["digests"], now["digests"], strict=False)) if a != b), len(now["digests"]))
@@ -71,8 +71,14 @@ def differences(env_id: str, entry: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def _play(env_id: str, spawn: bool, seed: int, actions: Sequence[int] | None) -> dict[str, Any]:
-    """One episode of these actions, or of drawn ones (None), with the running digest at every EVERY steps and at its end."""
+def play(env_id: str, spawn: bool, seed: int, actions: Sequence[int] | None) -> dict[str, Any]:
+    """One episode of these actions, or of drawn ones (None).
+
+    Returns:
+        What it was played with (`spawn`, `seed`, `actions`); `digests`: of everything that the environment answered up to then, at the
+        beginning, at every EVERY steps and at the end; `outcome`: the numbers of `rao_envs.core.arenas.Outcome`, None where the episode
+        is not over.
+    """
     arena = make_arena(env_id, 1, {"spawn": spawn})
     slots = np.zeros(1, np.int64)
     arena.begin(slots, [seed])

@@ -6,16 +6,19 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from rao_envs.core.episodes import parse_json
 from rao_leaderboard.folder import MANIFEST, MAX_BYTES, MAX_FILES, named_files
-from rao_leaderboard.schema import File, Submission
+from rao_leaderboard.schema import Submission
 
 MAX_MANIFEST = 4 * 2**20
+MAX_DEPTH = 4
+RESERVED = {"con", "prn", "aux", "nul", *(f"{name}{k}" for name in ("com", "lpt") for k in range(1, 10))}
 MAX_FAULTS = 50
 """Of one kind that are named; more of them say nothing new."""
 
@@ -26,10 +29,13 @@ class Problem(NamedTuple):
     Attributes:
         place: a path in the folder, a field of the manifest, or a run, task and episode.
         text: what is wrong there, and what would be right.
+        claimed, found: of a field that was recomputed: what the submission says, and what comes out; None where there is no such pair.
     """
 
     place: str
     text: str
+    claimed: bool | int | float | str | None = None
+    found: bool | int | float | str | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}" if self.place else self.text
@@ -50,6 +56,13 @@ class Loaded(NamedTuple):
     files: dict[str, bytes]
 
 
+class _Entry(NamedTuple):
+    """A file as it was listed; `identity` is its device and number, which a file put in its place would not have."""
+
+    size: int
+    identity: tuple[int, int]
+
+
 def read_submission(path: str | os.PathLike[str]) -> Loaded:
     """Read a folder whole, or not at all.
 
@@ -58,42 +71,53 @@ def read_submission(path: str | os.PathLike[str]) -> Loaded:
             or its files differ from what that says of them.
     """
     folder = Path(path)
-    found = _list(folder)
+    found, folders = _list(folder)
     if MANIFEST not in found:
-        raise BrokenSubmissionError([Problem("", f"{quoted(folder.name)} holds no {MANIFEST}")])
-    submission = read_manifest(_read(folder, MANIFEST, MAX_MANIFEST))
+        raise BrokenSubmissionError([Problem("", f"{quoted(folder.absolute().name)} holds no {MANIFEST}")])
+    submission = read_manifest(_read(folder, MANIFEST, found[MANIFEST], MAX_MANIFEST))
     problems = []
-    if folder.resolve().name != submission.name:
-        problems.append(Problem("name", f"it is {submission.name!r}, but the folder is called {quoted(folder.resolve().name)}"))
-    entries: dict[str, File] = {}
-    for file in named_files(submission):
-        if file.path in entries:
-            problems.append(Problem(file.path, "is named twice: every policy and every trace has files of its own"))
-        entries[file.path] = file
-    problems += [Problem(quoted(name), "is not named in the manifest") for name in sorted(found - {MANIFEST} - set(entries))]
-    if MANIFEST in entries:
-        problems.append(Problem(MANIFEST, "names itself"))
-    folded: dict[str, str] = {}
-    for name in sorted(entries):
-        other = folded.setdefault(name.lower(), name)
-        if other != name:
-            problems.append(Problem(name, f"differs from {other} only in capitals, which some file systems do not tell apart"))
+    name = folder.resolve().name
+    if name != submission.name:
+        problems.append(
+            Problem("name", f"it is {submission.name!r}, but the folder is called {quoted(name)}", submission.name, quoted(name))
+        )
+    problems += _names(submission)
+    entries = {file.path: file for file in named_files(submission) if file.path != MANIFEST}
+    problems += [Problem(quoted(name), "is not named in the manifest") for name in sorted(set(found) - {MANIFEST} - set(entries))]
+    parents = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
+    problems += [Problem(quoted(name), "is a folder without a file that the manifest names") for name in sorted(folders - parents)]
     files: dict[str, bytes] = {}
     for name, file in entries.items():
-        if name == MANIFEST:
-            continue
         if name not in found:
             problems.append(Problem(name, "is named in the manifest, but is not there"))
-            continue
-        content = _read(folder, name, MAX_BYTES)
-        if len(content) != file.bytes:
-            problems.append(Problem(name, f"has {len(content)} bytes, the manifest says {file.bytes}"))
-        elif hashlib.sha256(content).hexdigest() != file.sha256:
-            problems.append(Problem(name, "its SHA-256 is not the manifest's: it was changed"))
-        files[name] = content
+        elif found[name].size != file.bytes:
+            size = found[name].size
+            problems.append(Problem(name, f"has {size} bytes, the manifest says {file.bytes}", file.bytes, size))
+        else:
+            files[name] = _read(folder, name, found[name], file.bytes)
+            digest = hashlib.sha256(files[name]).hexdigest()
+            if digest != file.sha256:
+                problems.append(Problem(name, "its SHA-256 is not the manifest's: one of the two was changed", file.sha256, digest))
     if problems:
         raise BrokenSubmissionError(problems[:MAX_FAULTS])
     return Loaded(submission, files)
+
+
+def _names(submission: Submission) -> Iterator[Problem]:
+    """What is wrong with the files' names: that they mean other files on other systems, or the same file twice."""
+    seen: dict[str, str] = {}
+    for name in (file.path for file in named_files(submission)):
+        other = seen.get(name.lower())
+        seen.setdefault(name.lower(), name)
+        if name == MANIFEST:
+            yield Problem(MANIFEST, "names itself")
+        if other == name:
+            yield Problem(name, "is named twice: every policy and every trace has files of its own")
+        elif other is not None:
+            yield Problem(name, f"differs from {other} only in capitals, which some file systems do not tell apart")
+        for part in name.split("/"):
+            if part.endswith(".") or part.partition(".")[0].lower() in RESERVED:
+                yield Problem(name, f"{part!r} cannot be a file's name on Windows")
 
 
 def read_manifest(content: bytes) -> Submission:
@@ -106,11 +130,9 @@ def read_manifest(content: bytes) -> Submission:
         parse_json(content)
         return Submission.model_validate_json(content)
     except ValidationError as error:
-        problems = [
-            Problem(quoted(".".join(map(str, fault["loc"]))), f"{fault['msg']}, got {quoted(fault['input'])}")
-            for fault in error.errors(include_url=False, include_context=False)
-        ]
-        raise BrokenSubmissionError(problems[:MAX_FAULTS]) from None
+        # Cut off before they are put into words: a hundred thousand of them are one file's work.
+        faults = error.errors(include_url=False, include_context=False)[:MAX_FAULTS]
+        raise BrokenSubmissionError([_fault(fault) for fault in faults]) from None
     except ValueError as error:
         raise BrokenSubmissionError([Problem(MANIFEST, f"is not valid JSON: {quoted(error)}")]) from None
 
@@ -122,59 +144,76 @@ def quoted(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def _list(folder: Path) -> set[str]:
-    """The paths of all files in the folder, with slashes."""
+def _fault(fault: ErrorDetails) -> Problem:
+    if fault["type"] == "json_invalid":  # what Python's parser lets pass: half a surrogate pair, two hundred levels
+        return Problem(MANIFEST, quoted(fault["msg"]))
+    value = fault["input"]
+    got = f"{type(value).__name__} of {len(value)} entries" if isinstance(value, (dict, list)) else quoted(value)
+    return Problem(quoted(".".join(map(str, fault["loc"]))), f"{quoted(fault['msg'])}, got {got}")
+
+
+def _list(folder: Path) -> tuple[dict[str, _Entry], set[str]]:
+    """All files in the folder, and all folders, by their paths with slashes.
+
+    Raises:
+        BrokenSubmissionError: it is no folder, too large, or holds anything but files and folders; every such thing is named.
+    """
+    found: dict[str, _Entry] = {}
+    folders: set[str] = set()
+    problems: list[Problem] = []
+    size = 0
     try:
         if not stat.S_ISDIR(os.lstat(folder.absolute()).st_mode):
-            raise BrokenSubmissionError([Problem("", f"{quoted(folder)} is not a folder")])
-        found: set[str] = set()
-        size = 0
-        for entry, name in _walk(folder, ""):
-            status = entry.stat(follow_symlinks=False)
+            raise BrokenSubmissionError([Problem("", f"{quoted(folder)} is not a folder (links are not followed)")])
+        for count, (path, name) in enumerate(_walk(folder, "")):
+            if count >= 2 * MAX_FILES:
+                raise BrokenSubmissionError([*problems, Problem("", f"there are more than {2 * MAX_FILES} files and folders")])
+            status = os.lstat(path)
+            if stat.S_ISDIR(status.st_mode):
+                folders.add(name)
+                continue
             if not stat.S_ISREG(status.st_mode):
-                raise BrokenSubmissionError(
-                    [Problem(quoted(name), "is neither a file nor a folder (links, devices and pipes are refused)")]
-                )
-            if status.st_nlink > 1:
-                raise BrokenSubmissionError([Problem(quoted(name), "is a hard link to a file that has another name, too")])
-            found.add(name)
+                problems.append(Problem(quoted(name), "is neither a file nor a folder (links, devices and pipes are refused)"))
+            elif status.st_nlink > 1:
+                problems.append(Problem(quoted(name), "is a hard link to a file that has another name, too"))
+            found[name] = _Entry(status.st_size, (status.st_dev, status.st_ino))
             size += status.st_size
-            if len(found) > MAX_FILES:
-                raise BrokenSubmissionError([Problem("", f"there are more than {MAX_FILES} files")])
-            if size > MAX_BYTES:
-                raise BrokenSubmissionError([Problem("", f"its files are larger than {MAX_BYTES} bytes together")])
-    except OSError as error:
-        raise BrokenSubmissionError([Problem("", f"it cannot be read: {quoted(error)}")]) from None
-    return found
-
-
-def _walk(folder: Path, prefix: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Every entry below `folder` that is not a folder itself, with its path. Folders are counted by their depth alone."""
-    if prefix.count("/") > 5:
-        raise BrokenSubmissionError([Problem(quoted(prefix), "folders are nested too deeply")])
-    with os.scandir(folder) as entries:
-        for count, entry in enumerate(entries):
-            if count > MAX_FILES:
-                raise BrokenSubmissionError([Problem(quoted(prefix), f"there are more than {MAX_FILES} entries")])
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-            else:
-                yield entry, f"{prefix}{entry.name}"
-
-
-def _read(folder: Path, name: str, limit: int) -> bytes:
-    """A regular file's content, never through a link, even if one has just been put there."""
-    try:
-        descriptor = os.open(
-            folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BrokenSubmissionError([Problem(name, "is not a regular file")])
-            content = file.read(limit + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, BrokenSubmissionError):
             raise
+        raise BrokenSubmissionError([Problem("", f"it cannot be read: {quoted(error)}")]) from None
+    if len(found) > MAX_FILES:
+        problems.append(Problem("", f"there are {len(found)} files; at most {MAX_FILES} are allowed"))
+    if size > MAX_BYTES:
+        problems.append(Problem("", f"its files have {size} bytes together; at most {MAX_BYTES} are allowed"))
+    if problems:
+        raise BrokenSubmissionError(problems[:MAX_FAULTS])
+    return found, folders
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    """Every entry below `folder`, with its path there. Links to folders are entries, and not gone into."""
+    if prefix.count("/") > MAX_DEPTH:
+        raise BrokenSubmissionError([Problem(quoted(prefix), f"folders are nested more than {MAX_DEPTH} deep")])
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = f"{prefix}{entry.name}"
+            yield entry.path, name
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(Path(entry.path), f"{name}/")
+
+
+def _read(folder: Path, name: str, listed: _Entry, limit: int) -> bytes:
+    """The content of the file that was listed, and of no other that has been put in its place since."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(folder / name, flags)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != listed.identity:
+                raise BrokenSubmissionError([Problem(name, "was replaced while it was read")])
+            content = file.read(limit + 1)
+    except OSError as error:
         raise BrokenSubmissionError([Problem(name, f"it cannot be read: {quoted(error)}")]) from None
     if len(content) > limit:
         raise BrokenSubmissionError([Problem(name, f"is larger than {limit} bytes")])

@@ -11,10 +11,12 @@ from rao_leaderboard.protocol import PROTOCOL
 FORMAT: Final = "rao-submission-1"
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$")]
-# No control characters, and none that turn the direction of what follows: what a page shows is what is there.
-_TURNS = r"\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=rf"^[^\x00-\x1f{_TURNS}]*$")]
-LongText = Annotated[str, StringConstraints(max_length=2_000, pattern=rf"^[^\x00-\x09\x0b-\x1f{_TURNS}]*$")]
+# No control characters, and none that are not seen or turn the direction of what follows: what a page shows is what is there. The two
+# joiners (U+200C, U+200D) stay allowed inside a text, where Persian and Hindi names need them.
+_SHOWN = r"[^\p{C}\p{Zl}\p{Zp}]|[\x{200c}\x{200d}]"
+_VISIBLE = r"[^\p{C}\p{Z}\p{M}]"
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=rf"^{_VISIBLE}(?:(?:{_SHOWN})*[^\p{{C}}\p{{Z}}])?$")]
+LongText = Annotated[str, StringConstraints(max_length=2_000, pattern=rf"^(?:{_SHOWN}|\n)*$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 FilePath = Annotated[
     str, StringConstraints(max_length=200, pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.+-]*(?:/[a-zA-Z0-9_][a-zA-Z0-9_.+-]*){0,3}$")
@@ -136,13 +138,13 @@ class Submission(Strict):
     """
 
     format: Literal["rao-submission-1"] = FORMAT
-    protocol: Literal[1] = PROTOCOL
+    protocol: Annotated[int, Field(ge=PROTOCOL, le=PROTOCOL)] = PROTOCOL  # a literal would take `true` for 1
     name: Slug
     agent: Agent
     authors: Annotated[tuple[Text, ...], Field(min_length=1, max_length=50)]
     code_url: Url | None
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
-    created: Annotated[AwareDatetime, Field(strict=False)]
+    created: AwareDatetime
     hardware: Text
     software: Software
     environments: Annotated[dict[EnvId, Digest], Field(min_length=1, max_length=100)]

@@ -10,8 +10,10 @@ from rao_envs import Evaluation
 from rao_envs.core.episodes import parse_json
 
 SUFFIX = ".json.gz"
-MAX_BYTES = 64 * 2**20
-"""Of a trace once unpacked: a million actions of many episodes take less."""
+MAX_BYTES = 16 * 2**20
+"""Of a trace once unpacked: a hundred episodes that use up the largest budget of any environment take less than half of it."""
+
+NESTING = "it is nested too deeply"
 
 
 def pack(evaluation: Evaluation) -> bytes:
@@ -26,15 +28,32 @@ def unpack(content: bytes) -> Evaluation:
     Raises:
         ValueError: it is none, or unpacks to more than MAX_BYTES, or says something that cannot be.
     """
+    return parse(inflate(content))
+
+
+def inflate(content: bytes, limit: int = MAX_BYTES) -> bytes:
+    """What one gzip member, and nothing after it, unpacks to.
+
+    Raises:
+        ValueError: it is not that, or more than `limit` bytes; no more than these are unpacked.
+    """
     unpacker = zlib.decompressobj(wbits=31)
     try:
-        text = unpacker.decompress(content, MAX_BYTES + 1)
+        text = unpacker.decompress(content, limit + 1)
     except zlib.error as error:
         raise ValueError(f"it is not compressed by gzip, or damaged ({error})") from None
-    if len(text) > MAX_BYTES or unpacker.unconsumed_tail:
-        raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
+    if len(text) > limit:
+        raise ValueError(f"it unpacks to more than {limit} bytes")
     if not unpacker.eof:
         raise ValueError("it is cut short")
     if unpacker.unused_data:
         raise ValueError("something follows its end")
-    return Evaluation.from_dict(parse_json(text))
+    return text
+
+
+def parse(text: bytes) -> Evaluation:
+    """The evaluation in a file that was unpacked; raises ValueError if it is none."""
+    try:
+        return Evaluation.from_dict(parse_json(text))
+    except RecursionError:  # while a message was made of it
+        raise ValueError(NESTING) from None

@@ -9,28 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import rao_envs
-from rao_envs import Episode, Evaluation
 from rao_leaderboard import fingerprints, traces
-from rao_leaderboard.protocol import (
-    BUDGET_SLACK,
-    EPISODES,
-    PROTOCOL,
-    STANDARD_BUDGET,
-    TASKS,
-    artefact_digest,
-    episode_seeds,
-)
+from rao_leaderboard.claims import claims, place_of, playable
+from rao_leaderboard.ranking import Table, tables
 from rao_leaderboard.reading import MAX_FAULTS, BrokenSubmissionError, Loaded, Problem, quoted, read_submission
-from rao_leaderboard.schema import Result, Run, Submission
-from rao_leaderboard.scores import numbers
+from rao_leaderboard.replaying import differences
+from rao_leaderboard.schema import Run, Submission
 
-MAX_STEPS = 200_000_000
-"""Of all traces of a submission together."""
+MAX_UNPACKED = 512 * 2**20
+"""Bytes of all traces of a submission together, once unpacked: fifty runs that use up every budget of every environment take less."""
 
-RETURNS = 1e-9
-"""How far a sum of rewards may be off, as a share of it: the last digits of a sum are no claim."""
-
-FIELDS = ("seed", "success", "return_", "steps", "nodes", "deepest", "spawns", "critical_path")
+NEEDS = 'a re-run needs onnxruntime: pip install "rao-envs[onnx]" ({})'
 Progress = Callable[[int, int], None]
 """Called with the results that were checked and with their number."""
 
@@ -41,7 +30,7 @@ class Report:
 
     Attributes:
         name: of the submission, or of its folder.
-        problems: everything that is wrong; empty if the submission holds.
+        problems: everything that is wrong, MAX_FAULTS at most; empty if the submission holds.
         submission: None where it could not be read.
         episodes, steps: that were replayed.
         seconds: that this took.
@@ -61,12 +50,30 @@ class Report:
         """Whether everything holds."""
         return not self.problems
 
+    @property
+    def badges(self) -> tuple[str, ...]:
+        """What may be said of the row: that it was replayed, and how many of its policies gave the same episodes again."""
+        if not self.ok or self.submission is None:
+            return ()
+        return ("replayed", *([f"re-run {self.rerun} of {len(self.submission.runs)} runs"] if self.rerun else []))
+
+    @property
+    def rows(self) -> tuple[Table, ...]:
+        """The tables it would have a row in, with that row alone; none where it does not hold."""
+        return tables([self.submission]) if self.ok and self.submission is not None else ()
+
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for `--json`."""
         return {
             "name": self.name,
             "ok": self.ok,
-            "problems": [str(problem) for problem in self.problems],
+            "problems": [problem._asdict() for problem in self.problems],
+            "badges": list(self.badges),
+            "rows": [
+                {"track": table.track, "env_id": table.env_id, **row._asdict(), "success": row.success._asdict(), "rank": None}
+                for table in self.rows
+                for row in table.rows
+            ],
             "runs": 0 if self.submission is None else len(self.submission.runs),
             "rerun": self.rerun,
             "episodes": self.episodes,
@@ -89,187 +96,93 @@ def verify(path: str | Path, *, rerun: bool = False, progress: Progress | None =
     Raises:
         ImportError: a re-run was asked for, and onnxruntime is missing.
     """
-    report = Report(quoted(Path(path).name))
+    report = Report(quoted(Path(path).absolute().name))
     started = time.perf_counter()
     try:
         loaded = read_submission(path)
     except BrokenSubmissionError as error:
         report.problems = error.problems
-        return report
-    report.name, report.submission = loaded.submission.name, loaded.submission
-    report.problems += _claims(loaded.submission)
-    if not report.problems:
+    else:
+        report.name, report.submission = loaded.submission.name, loaded.submission
+        report.problems += _environments(loaded.submission)
+        report.problems += claims(loaded.submission)
         _replay(loaded, report, progress)
-    if rerun and report.ok:
-        report.rerun = 0
-        for run in loaded.submission.runs:
-            if run.artefact.onnx is not None:
-                differences = list(_rerun(loaded, run))
-                report.problems += differences
-                report.rerun += not differences
+        if rerun and report.ok:
+            _rerun_all(loaded, report)
     report.problems = report.problems[:MAX_FAULTS]
     report.seconds = time.perf_counter() - started
     return report
 
 
-# -- what the manifest says ----------------------------------------------------------------------------------
-
-
-def _claims(submission: Submission) -> Iterator[Problem]:
-    """What is wrong with the manifest as such."""
-    known = fingerprints.known()
-    played = {result.env_id for run in submission.runs for result in run.results}
-    for env_id in sorted(played | set(submission.environments)):
-        if env_id not in known:
-            yield Problem(env_id, f"is not an environment of rao_envs {rao_envs.__version__}")
-        elif env_id not in submission.environments:
-            yield Problem("environments", f"lacks the fingerprint of {env_id}")
-        elif env_id not in played:
-            yield Problem("environments", f"names {env_id}, which no run has played")
-        elif submission.environments[env_id] != known[env_id]:
-            yield Problem(env_id, "was another environment when this was made: its fingerprint is not the one of this version")
-    if "rao-envs" not in submission.software.packages:
-        yield Problem("software.packages", "does not say which version of rao-envs was used")
-    names: set[str] = set()
-    artefacts: dict[str, str] = {}
-    for run in submission.runs:
-        place = f"run {run.name}"
-        if run.name in names:
-            yield Problem(place, "there are two runs of this name")
-        names.add(run.name)
-        digest = run_digest(run)
-        if digest in artefacts:
-            yield Problem(place, f"its policy is that of run {artefacts[digest]}: it would be counted twice")
-        artefacts[digest] = run.name
-        yield from _claims_of(run, submission, place)
-
-
-def _claims_of(run: Run, submission: Submission, place: str) -> Iterator[Problem]:
-    if run.artefact.onnx is not None and run.artefact.onnx not in {file.path for file in run.artefact.files}:
-        yield Problem(place, f"{run.artefact.onnx} is not one of the policy's files")
-    steps = [point.steps for point in run.curve]
-    if steps != sorted(set(steps)) or (steps and steps[-1] > run.training_steps):
-        yield Problem(place, "the steps of its curve must rise, up to its training steps at most")
-    tasks = {(task.track, task.env_id) for task in TASKS}
-    seen: set[tuple[str, str]] = set()
-    for result in run.results:
-        where = f"{place}, {result.track}, {result.env_id}"
-        if (result.track, result.env_id) in seen:
-            yield Problem(where, "there are two results of this task")
-        seen.add((result.track, result.env_id))
-        if result.track != "open":
-            if (result.track, result.env_id) not in tasks:
-                allowed = ", ".join(task.env_id for task in TASKS if task.track == result.track)
-                yield Problem(where, f"is no task of this track, which has {allowed}")
-            if run.training_steps > STANDARD_BUDGET * BUDGET_SLACK:
-                yield Problem(
-                    where, f"{run.training_steps} training steps are more than the track's {STANDARD_BUDGET}: it belongs to the open one"
-                )
-        if result.track == "zero-shot" and any(
-            result.env_id in text or result.env_id.rpartition("-v")[0] in text for text in run.trained_on
-        ):
-            yield Problem(where, "it was trained on this task, which the zero-shot track excludes")
-        if result.episodes != EPISODES:
-            yield Problem(where, f"has {result.episodes} episodes; protocol {PROTOCOL} asks for {EPISODES}")
-        if submission.agent.kind == "monolithic" and result.env_kwargs.get("spawn", True):
-            yield Problem(where, "a monolithic agent acts with spawn=False")
-
-
-def run_digest(run: Run) -> str:
-    """What the run's episodes are derived from."""
-    return artefact_digest([(file.path, file.sha256) for file in run.artefact.files])
-
-
-# -- what the traces say -------------------------------------------------------------------------------------
+def _environments(submission: Submission) -> Iterator[Problem]:
+    """Whether the environments here still are what their golden trajectories say: if not, nothing can be judged."""
+    golden = fingerprints.golden()
+    for env_id in sorted({result.env_id for run in submission.runs for result in run.results if playable(result)}):
+        for line in fingerprints.differences(env_id, golden[env_id])[:1]:
+            yield Problem(
+                "this installation", f"its rao_envs {rao_envs.__version__} is not the released one, and cannot judge a submission ({line})"
+            )
 
 
 def _replay(loaded: Loaded, report: Report, progress: Progress | None) -> None:
     """Replay every trace; adds to the report."""
     pairs = [(run, result) for run in loaded.submission.runs for result in run.results]
+    left = MAX_UNPACKED
     for k, (run, result) in enumerate(pairs):
         if progress is not None:
             progress(k, len(pairs))
-        place = f"run {run.name}, {result.track}, {result.env_id}"
+        if not playable(result):  # named by `claims`
+            continue
+        if len(report.problems) >= MAX_FAULTS:
+            return
+        place = place_of(run, result)
         try:
-            evaluation = traces.unpack(loaded.files[result.trace.path])
+            text = traces.inflate(loaded.files[result.trace.path])
+            left -= len(text)
+            if left < 0:
+                report.problems.append(Problem("", f"its traces unpack to more than {MAX_UNPACKED} bytes together"))
+                return
+            evaluation = traces.parse(text)
         except ValueError as error:
             report.problems.append(Problem(place, f"{result.trace.path} is no trace: {quoted(error)}"))
             continue
+        report.problems += differences(loaded.submission, run, result, evaluation)
         report.episodes += len(evaluation.episodes)
         report.steps += sum(episode.steps for episode in evaluation.episodes)
-        if report.steps > MAX_STEPS:
-            report.problems.append(Problem("", f"its episodes have more than {MAX_STEPS} steps together"))
-            return
-        report.problems += [Problem(place, text) for text in _differences(run, result, evaluation)]
     if progress is not None:
         progress(len(pairs), len(pairs))
 
 
-def _differences(run: Run, result: Result, evaluation: Evaluation) -> Iterator[str]:
-    """Every difference between what is claimed of one task and what comes out."""
-    stated = {"env_id": result.env_id, "env_kwargs": dict(result.env_kwargs), "deterministic": run.deterministic}
-    for name, value in stated.items():
-        if getattr(evaluation, name) != value:
-            yield f"the trace has {name} {quoted(getattr(evaluation, name))}, the manifest {quoted(value)}"
-    seeds = episode_seeds(run_digest(run), result.env_id, result.episodes)
-    if len(evaluation.episodes) != len(seeds):
-        yield f"the trace has {len(evaluation.episodes)} episodes, the manifest says {result.episodes}"
-        return
-    wrong = [k for k, (episode, seed) in enumerate(zip(evaluation.episodes, seeds, strict=True)) if episode.seed != seed]
-    if wrong:
-        k = wrong[0]
-        yield (
-            f"episode {k}, seed: {evaluation.episodes[k].seed} is not what follows from the policy's files ({seeds[k]}): "
-            "seeds cannot be chosen"
-        )
-        return
-    try:
-        replayed = _acted(evaluation, result)
-    except ValueError as error:
-        yield quoted(error)
-        return
-    for k, (claimed, found) in enumerate(zip(evaluation.episodes, replayed, strict=True)):
-        yield from (f"episode {k} (seed {claimed.seed}), {text}" for text in _fields(claimed, found))
-    true = numbers(evaluation)._replace()
-    for name, value in true._asdict().items():
-        given = getattr(result, name)
-        if abs(given - value) > RETURNS * max(1.0, abs(value)):
-            yield f"{name}: {given!r} is claimed, {value!r} follows from the episodes"
+def _rerun_all(loaded: Loaded, report: Report) -> None:
+    report.rerun = 0
+    for run in loaded.submission.runs:
+        if run.artefact.onnx is not None:
+            found = list(_rerun(loaded, run, loaded.files[run.artefact.onnx]))
+            report.problems += found
+            report.rerun += not found
 
 
-def _acted(evaluation: Evaluation, result: Result) -> tuple[Episode, ...]:
-    """The episodes, played again."""
-    recorded = {episode.seed: episode.actions for episode in evaluation.episodes}
-    return rao_envs.replay_all(result.env_id, recorded, batch_size=len(recorded), **result.env_kwargs)
-
-
-def _fields(claimed: Episode, found: Episode) -> Iterator[str]:
-    for name in FIELDS:
-        a, b = getattr(claimed, name), getattr(found, name)
-        same = abs(a - b) <= RETURNS * max(1.0, abs(b)) if name == "return_" else a == b and type(a) is type(b)
-        if not same:
-            yield f"{name.rstrip('_')}: {a!r} is claimed, {b!r} comes out"
-
-
-def _rerun(loaded: Loaded, run: Run) -> Iterator[Problem]:
+def _rerun(loaded: Loaded, run: Run, policy: bytes) -> Iterator[Problem]:
     """Let the run's ONNX policy act on every task again, and compare its actions with the traces."""
-    from rao_leaderboard.onnx_agent import OnnxAgent, OnnxModelError
+    try:
+        from rao_leaderboard.onnx_agent import OnnxAgent
+    except ImportError as error:
+        raise ImportError(NEEDS.format(error)) from error
 
-    assert run.artefact.onnx is not None
     for result in run.results:
-        place = f"re-run of run {run.name}, {result.track}, {result.env_id}"
+        place = f"re-run of {place_of(run, result)}"
+        claimed = traces.unpack(loaded.files[result.trace.path]).episodes
         try:
-            agent = OnnxAgent(loaded.files[run.artefact.onnx])
-            claimed = traces.unpack(loaded.files[result.trace.path]).episodes
+            agent = OnnxAgent(policy)
             seeds = [episode.seed for episode in claimed]
             found = rao_envs.evaluate(
                 agent, result.env_id, seeds, deterministic=run.deterministic, progress=False, **result.env_kwargs
             ).episodes
-        except (OnnxModelError, ValueError, TypeError) as error:
+        except (ValueError, TypeError) as error:  # OnnxModelError is a ValueError
             yield Problem(place, quoted(error))
             continue
         for k, (a, b) in enumerate(zip(claimed, found, strict=True)):
-            if a.actions.tolist() != b.actions.tolist():
-                pairs = zip(a.actions.tolist(), b.actions.tolist(), strict=False)
-                step = next((s for s, (x, y) in enumerate(pairs) if x != y), min(a.steps, b.steps))
-                yield Problem(place, f"episode {k} (seed {a.seed}): the policy acts differently from step {step} on")
+            x, y = a.actions.tolist(), b.actions.tolist()
+            if x != y:
+                step = next((s for s, (u, v) in enumerate(zip(x, y, strict=False)) if u != v), min(len(x), len(y)))
+                yield Problem(f"{place}, episode {k} (seed {a.seed})", f"the policy acts differently from step {step} on")

@@ -536,9 +536,9 @@ class TraceActor:
     def __init__(self, traces: Mapping[int, npt.NDArray[np.int64]]) -> None:
         self.row = {seed: k for k, seed in enumerate(traces)}
         self.lengths = np.array([len(trace) for trace in traces.values()], np.int64)
-        self.actions = np.zeros((len(traces), int(self.lengths.max())), np.int64)
-        for row, trace in zip(self.actions, traces.values(), strict=True):
-            row[: len(trace)] = trace
+        # One after the other: a table would be as wide as the longest, which need not be honest, for all of them.
+        self.actions = np.concatenate([np.asarray(trace, np.int64) for trace in traces.values()])
+        self.starts = np.cumsum(self.lengths) - self.lengths
         self.rows_of_slots = np.zeros(len(traces), np.int64)
 
     def act(self, now: Moment) -> npt.NDArray[np.int64]:
@@ -550,7 +550,7 @@ class TraceActor:
         if short.any():
             first = int(np.argmax(short))
             raise ValueError(f"the trace of seed {now.seeds[first]} has {now.steps[first]} actions, but the episode is not over after them")
-        return self.actions[rows, now.steps]
+        return self.actions[self.starts[rows] + now.steps]
 
 
 _: tuple[type[Actor], ...] = (ModelActor, CallableActor, TraceActor)

@@ -29,13 +29,14 @@ def command(
     holds.
     """
     from rao_baselines.errors import UserError
-    from rao_leaderboard.__main__ import describe
+    from rao_leaderboard.__main__ import describe, describe_rows
+    from rao_leaderboard.reading import quoted
     from rao_leaderboard.verify import Report, verify
 
     reports: list[Report] = []
     with ui.progress_bars(not as_json) as bars:
         for path in paths:
-            task = bars.add_task(path.name, total=None, note="")
+            task = bars.add_task(quoted(path.name), total=None, note="")
 
             def progress(finished: int, total: int, task: Any = task) -> None:
                 bars.update(task, completed=finished, total=total)
@@ -49,6 +50,6 @@ def command(
         ui.print_json([report.as_dict() for report in reports])
     else:
         for report in reports:
-            ui.out().print(describe(report), end="", markup=False, highlight=False, soft_wrap=True)
+            ui.out().print(describe(report) + describe_rows(report), end="", markup=False, highlight=False, soft_wrap=True)
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
