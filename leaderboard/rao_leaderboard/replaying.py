@@ -34,8 +34,11 @@ def differences(submission: Submission, run: Run, result: Result, evaluation: Ev
     """
     place = place_of(run, result)
     version = submission.software.packages.get(PACKAGE, "")
-    stated = [("env_id", evaluation.env_id, result.env_id), ("deterministic", evaluation.deterministic, run.deterministic)]
-    stated += [("version", evaluation.version, version)] if version else []
+    stated: list[tuple[str, bool | str, bool | str]] = [
+        ("env_id", evaluation.env_id, result.env_id),
+        ("deterministic", evaluation.deterministic, run.deterministic),
+        *([("version", evaluation.version, version)] if version else []),
+    ]
     for name, value, wanted in stated:
         if value != wanted:
             yield Problem(f"{place}, {name}", f"the trace says {quoted(value)}, the manifest {quoted(wanted)}", quoted(value), wanted)
@@ -55,7 +58,7 @@ def differences(submission: Submission, run: Run, result: Result, evaluation: Ev
         text = f"{claimed} is not what follows from the policy's files ({seeds[k]}), and no seed can be chosen"
         more = f"; the same holds of {len(wrong) - 1} more episodes" if len(wrong) > 1 else ""
         yield Problem(f"{place}, episode {k}, seed", text + more, claimed, seeds[k])
-    arena = make_arena(result.env_id, len(seeds), dict(result.env_kwargs))
+    arena = make_arena(result.env_id, len(seeds), {name: value for name, value in result.env_kwargs.items()})
     try:
         if evaluation.n_actions != arena.n_actions:
             text = f"{evaluation.n_actions} is claimed, the environment has {arena.n_actions}"

@@ -550,7 +550,8 @@ class TraceActor:
         if short.any():
             first = int(np.argmax(short))
             raise ValueError(f"the trace of seed {now.seeds[first]} has {now.steps[first]} actions, but the episode is not over after them")
-        return self.actions[self.starts[rows] + now.steps]
+        chosen: npt.NDArray[np.int64] = self.actions[self.starts[rows] + now.steps]
+        return chosen
 
 
 _: tuple[type[Actor], ...] = (ModelActor, CallableActor, TraceActor)

@@ -19,7 +19,7 @@ from rao_leaderboard.reading import Loaded, read_submission
 from rao_leaderboard.schema import Submission
 from rao_leaderboard.site import charts
 from rao_leaderboard.site.episodes import Chosen, choose, record
-from rao_leaderboard.verify import run_digest
+from rao_leaderboard.claims import run_digest
 
 ASSETS = ("style.css", "page.js", "viewer.js")
 FAMILIES = tuple(dict.fromkeys(task.family for task in protocol.TASKS))
