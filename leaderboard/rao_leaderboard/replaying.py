@@ -58,7 +58,7 @@ def differences(submission: Submission, run: Run, result: Result, evaluation: Ev
         text = f"{claimed} is not what follows from the policy's files ({seeds[k]}), and no seed can be chosen"
         more = f"; the same holds of {len(wrong) - 1} more episodes" if len(wrong) > 1 else ""
         yield Problem(f"{place}, episode {k}, seed", text + more, claimed, seeds[k])
-    arena = make_arena(result.env_id, len(seeds), {name: value for name, value in result.env_kwargs.items()})
+    arena = make_arena(result.env_id, len(seeds), dict(result.env_kwargs.items()))
     try:
         if evaluation.n_actions != arena.n_actions:
             text = f"{evaluation.n_actions} is claimed, the environment has {arena.n_actions}"

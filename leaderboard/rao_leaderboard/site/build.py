@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from rao_leaderboard import protocol, traces
+from rao_leaderboard.claims import run_digest
 from rao_leaderboard.ranking import ALL, Row, Table, row_of, tables
 from rao_leaderboard.reading import Loaded, read_submission
 from rao_leaderboard.schema import Submission
 from rao_leaderboard.site import charts
 from rao_leaderboard.site.episodes import Chosen, choose, record
-from rao_leaderboard.claims import run_digest
 
 ASSETS = ("style.css", "page.js", "viewer.js")
 FAMILIES = tuple(dict.fromkeys(task.family for task in protocol.TASKS))
