@@ -196,13 +196,13 @@ def _signature(kind: str) -> dict[str, bytes]:
     }
 
 
-def _write_archive(path: File, members: Mapping[str, bytes]) -> None:
+def _write_archive(path: File, members: Mapping[str, bytes], compressed: bool = True) -> None:
     with _replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, content in members.items():
             # A fixed date: the same model gives the same bytes.
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_STORED if name.endswith(TENSORS) else zipfile.ZIP_DEFLATED
+            info.compress_type = zipfile.ZIP_DEFLATED if compressed and not name.endswith(TENSORS) else zipfile.ZIP_STORED
             archive.writestr(info, content)
 
 

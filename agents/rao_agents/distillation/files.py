@@ -54,8 +54,10 @@ def read_members(file: BinaryIO, most_bytes: int) -> tuple[dict[str, bytes], saf
     return members, arrays
 
 
-def write_state(path: File, state: Mapping[str, Any]) -> None:
+def write_state(path: File, state: Mapping[str, Any], compressed: bool = True) -> None:
     """Write `state` (plain values, arrays and tensors) atomically; ".zip" is added where the path has no suffix.
+
+    Compressing takes some ten times as long as writing: what is read at once and then thrown away is written without.
 
     Raises:
         TypeError: a value that cannot be written.
@@ -63,7 +65,7 @@ def write_state(path: File, state: Mapping[str, Any]) -> None:
     arrays: safe_json.Arrays = {}
     document = {"format": FORMAT, "version": FORMAT_VERSION, "state": safe_json.encode(dict(state), arrays)}
     members = {DOCUMENT: _dump(document)} | write_arrays(arrays)
-    _write_archive(path, members)
+    _write_archive(path, members, compressed)
 
 
 def read_state(path: File) -> dict[str, Any]:

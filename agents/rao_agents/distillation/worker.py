@@ -85,6 +85,7 @@ class DistillationWorker:
                 "previous": None if previous is None else np.frombuffer(previous.to_bytes(), np.uint8),
                 "seed": seed,
             },
+            compressed=False,  # the training waits for it
         )
         self._answer = folder / f"answer-{self._jobs}.zip"
         assert process.stdin is not None
