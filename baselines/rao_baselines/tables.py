@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rao_baselines import headline_table, parallel_tables, profile, ui
+from rao_baselines import distill_tables, headline_table, parallel_tables, profile, ui
 from rao_baselines.errors import UserError
 from rao_baselines.experiments import SUITES, Comparison, Sweep, Table
 from rao_baselines.places import images_folder
@@ -64,7 +64,8 @@ def table_of(name: str, results: Path, document: Path) -> str:
     tables["overhead"] = lambda: overhead(results)
     tables["profile"] = lambda: profile.table(read_json(path) if (path := results / "profile.json").is_file() else {})
     tables |= {name: lambda make=make: make(parallel_tables.load(results)) for name, make in parallel_tables.TABLES.items()}  # type: ignore[misc]
-    tables |= {name: lambda make=make: make(results) for name, make in headline_table.TABLES.items()}  # type: ignore[misc]
+    made = headline_table.TABLES | distill_tables.TABLES
+    tables |= {name: lambda make=make: make(results) for name, make in made.items()}  # type: ignore[misc]
     for path in (results / "tuning").glob("*.json"):
         study = path.stem.removeprefix(f"{read_json(path)['study']['algorithm']}_")
         if "_by_hand" not in study:

@@ -41,9 +41,9 @@ def _fusion(*injectors: Any) -> dict[str, Any]:
 
 GUARD = {"every": 20_000, "episodes": 100}
 MAIN = (
-    *_both("without", "RecursivePPO", SEEDS, None),
-    *_both("default", "with self-distillation", SEEDS, True),
-    *_both("guarded", "with self-distillation and a guard", SEEDS, {"guard": GUARD}),
+    *_both("without", "RecursivePPO, without", SEEDS, None),
+    *_both("default", "imitation of successes (the default)", SEEDS, True),
+    *_both("guarded", "the default, with a guard", SEEDS, {"guard": GUARD}),
 )
 ALIKE: dict[str, Any] = {"weighting": {"success": 1.0}}
 """All states alike: a teacher speaks about failures too, and values are learned from both."""
