@@ -17,7 +17,8 @@ import venv
 import zipfile
 from pathlib import Path
 
-ROOTS = ("rao_envs", "rao_agents", "rao_baselines")
+ROOTS = ("rao_envs", "rao_agents", "rao_baselines", "rao_leaderboard")
+SUBMISSION = Path(__file__).resolve().parents[1] / "leaderboard" / "submissions" / "random"
 FORBIDDEN = ("torch", "stable_baselines3", "sb3_contrib", "pygame", "typer", "matplotlib")
 
 # Runs inside the fresh environment, which has the benchmark's three dependencies and no more.
@@ -45,17 +46,22 @@ for _ in range(1000):
         observation, info = env.reset()
 assert env.observation_space.contains(observation)
 env.close()
+
+from rao_leaderboard.verify import verify
+report = verify({str(SUBMISSION)!r})
+assert report.ok, report.problems
 leaked = [name for name in sys.modules if name.partition(".")[0] in {FORBIDDEN!r}]
 assert not leaked, leaked
-print(f"import rao_envs {{imported:.2f}} s, first reset {{first:.1f}} s, 1000 steps without torch: ok")
+print(f"import rao_envs {{imported:.2f}} s, first reset {{first:.1f}} s, 1000 steps and a submission verified, without torch: ok")
 """
 
 
 def check_contents(wheel: Path) -> None:
-    """Raise SystemExit unless the archive holds three typed packages, the configurations and no rubbish."""
+    """Raise SystemExit unless the archive holds four typed packages, the configurations and no rubbish."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     wanted = [f"{root}/{name}" for root in ROOTS for name in ("__init__.py", "py.typed")]
+    wanted += ["rao_leaderboard/golden.json", "rao_leaderboard/site/assets/index.html.j2"]
     missing = [name for name in wanted if name not in names]
     # What `rao solve` and `rao evaluate` offer by name must be there for people who have no source tree.
     missing += [
