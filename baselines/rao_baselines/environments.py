@@ -54,13 +54,20 @@ class Task(NamedTuple):
 def parse_task(text: str) -> Task:
     """A task as text: an environment id, and after a question mark its arguments: "RAO/LongSeq-10k?query=count&pointers=2".
 
-    Without a question mark the arguments that an agent was trained with apply; "RAO/Algebra-depth8?" has none.
+    Without a question mark the arguments that an agent was trained with apply, as far as the id does not say otherwise (see
+    `carried_over`); "RAO/Algebra-depth8?" has none.
 
     Raises:
         UserError: no such id, or arguments that cannot be read.
     """
     env_id, mark, arguments = text.partition("?")
     return Task(resolve_id(env_id), parse_assignments([part for part in arguments.split("&") if part]) if mark else None)
+
+
+def carried_over(env_kwargs: dict[str, Any], env_id: str) -> dict[str, Any]:
+    """Of the arguments that an agent was trained with, those that apply to another id: what that says itself, as its size, stays."""
+    own = gym.spec(env_id).kwargs
+    return {name: value for name, value in env_kwargs.items() if name not in own}
 
 
 def is_recursive(env_id: str) -> bool:

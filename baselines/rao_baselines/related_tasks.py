@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from rao_baselines.environments import Task, parse_task
+from rao_baselines.environments import Task, carried_over, parse_task
 from rao_baselines.errors import UserError
 from rao_baselines.suite import task_name
 
@@ -93,8 +93,11 @@ def related_tasks(env_id: str, env_kwargs: dict[str, Any], asked: Sequence[str] 
 
 
 def _related(task: Task, text: str, kind: str, env_kwargs: dict[str, Any]) -> Related:
-    """Sizes keep the training's arguments, members have their own; who may spawn is the agent's matter in both."""
-    kwargs = env_kwargs if task.kwargs is None else {**task.kwargs, **{name: env_kwargs[name] for name in ("spawn",) if name in env_kwargs}}
+    """Sizes keep the training's arguments but for the size, members have their own; who may spawn is the agent's matter in both."""
+    if task.kwargs is None:
+        kwargs = carried_over(env_kwargs, task.env_id)
+    else:
+        kwargs = task.kwargs | {name: env_kwargs[name] for name in ("spawn",) if name in env_kwargs}
     arguments = "" if task.kwargs is None else "?" + text.partition("?")[2]
     return Related(task_name(task.env_id + arguments), text, task.env_id, kwargs, kind)
 

@@ -23,6 +23,7 @@ from rao_baselines.config import Settings, load_settings
 from rao_baselines.distilling import Distillation
 from rao_baselines.environments import (
     Task,
+    carried_over,
     environment_arguments,
     is_recursive,
     make_training_env,
@@ -215,7 +216,7 @@ class _Scorer:
     def arguments(self, task: Task) -> dict[str, Any]:
         """The keyword arguments that `task` is made with."""
         if task.kwargs is None:
-            return self.env_kwargs
+            return self.env_kwargs if task.env_id == self.spec.env_id else carried_over(self.env_kwargs, task.env_id)
         if not is_recursive(task.env_id):
             return task.kwargs
         seen = {name: value for name, value in self.env_kwargs.items() if name == "observe_frame"}

@@ -172,6 +172,15 @@ def test_map_keeps_clusters_apart() -> None:
     assert side[:40].max() < side[40:].min()
 
 
+def test_other_sizes_are_not_made_with_the_size_that_was_trained_on() -> None:
+    """A run on depths 1 to 4 is scored on depth 8 as the id says; a modulus, which no id fixes, goes along."""
+    tasks = related_tasks("RAO/Algebra-v0", {"depth": [1, 4], "modulus": 3, "spawn": True})
+    assert tasks[0].kwargs == {"depth": [1, 4], "modulus": 3, "spawn": True}
+    assert [task.env_id for task in tasks[1:4]] == [f"RAO/Algebra-depth{depth}-v0" for depth in (2, 4, 8)]
+    for task in tasks[1:4]:
+        assert task.kwargs == {"modulus": 3, "spawn": True}
+
+
 def test_related_tasks_fit_the_agent() -> None:
     for name, family in FAMILIES.items():
         assert family_of(f"RAO/{name}-v0") == family
