@@ -101,7 +101,7 @@ def test_transferred_states_go_where_the_frames_go(env_id: str, kwargs: dict[str
     model = untrained(env_id, kwargs, **options)
     with pytest.MonkeyPatch.context() as patch:
         forks = count_forks(patch)
-        agree(model, env_id, list(range(24)), [Batched(4), Batched()], deterministic=False, **kwargs)
+        agree(model, env_id, list(range(10)), [Batched(4), Batched()], deterministic=False, **kwargs)
     assert forks
 
 
