@@ -47,7 +47,7 @@ def choose_tasks(source: Source, tracks: Sequence[str], env_ids: Sequence[str]) 
     for env_id in env_ids:
         if env_id not in known:
             raise UserError(
-                f"{env_id} is not in the track{'s' * (len(tracks) > 1)} {', '.join(tracks)}, which have {', '.join(sorted(known))}"
+                f"{env_id} is not in the track{'s' * (len(tracks) > 1)} {', '.join(tracks)}, which ha{'ve' if len(tracks) > 1 else 's'} {', '.join(sorted(known))}"
             )
         if env_id not in registered_ids():
             raise UserError(f"the leaderboard knows no {env_id}: see rao list")
