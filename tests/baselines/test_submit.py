@@ -230,7 +230,7 @@ def test_what_was_kept_of_another_policy_is_not_used(here: Path) -> None:
     [
         (["random", "--track", "gold"], "there is no track 'gold'"),
         (["random", "--track", "open"], "say with --task which ones"),
-        (["random", "--task", "RAO/Maze-5x5-v0"], "is not in the tracks standard, zero-shot"),
+        (["random", "--task", "RAO/Maze-5x5-v0"], "is no task of standard or zero-shot, but these are"),
         (["random", *OPEN, "-e", "budget=1000"], "only observe_frame, spawn=true|false"),
         (["random", *OPEN, "--repeat", "0"], "--repeat must be at least 1"),
         (["nothing_here", *OPEN], "there is no model file"),

@@ -46,9 +46,7 @@ def choose_tasks(source: Source, tracks: Sequence[str], env_ids: Sequence[str]) 
     known = {task.env_id for task in tasks}
     for env_id in env_ids:
         if env_id not in known:
-            raise UserError(
-                f"{env_id} is not in the track{'s' * (len(tracks) > 1)} {', '.join(tracks)}, which ha{'ve' if len(tracks) > 1 else 's'} {', '.join(sorted(known))}"
-            )
+            raise UserError(f"{env_id} is no task of {' or '.join(tracks)}, but these are: {', '.join(sorted(known))}")
         if env_id not in registered_ids():
             raise UserError(f"the leaderboard knows no {env_id}: see rao list")
     tasks = [task for task in tasks if not env_ids or task.env_id in env_ids]
