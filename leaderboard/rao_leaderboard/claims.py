@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import rao_envs
 from rao_envs import registered_ids
@@ -29,6 +29,12 @@ def run_digest(run: Run) -> str:
 def playable(result: Result) -> bool:
     """Whether its episodes can be replayed here, in the number the protocol asks for."""
     return result.env_id in fingerprints.known() and result.env_id in registered_ids() and result.episodes == EPISODES
+
+
+def learned_on(trained_on: Iterable[str], env_id: str) -> bool:
+    """Whether an environment, in whatever version, is among those that a run says it was trained on."""
+    name = env_id.rpartition("-v")[0]
+    return any(name in text for text in trained_on)
 
 
 def claims(submission: Submission) -> Iterator[Problem]:
@@ -105,6 +111,5 @@ def _task(run: Run, result: Result, place: str) -> Iterator[Problem]:
         yield Problem(place, f"is no task of this track, which has {', '.join(allowed)}")
     if run.training_steps > STANDARD_BUDGET * BUDGET_SLACK:
         yield Problem(place, f"{run.training_steps} training steps are more than the track's {STANDARD_BUDGET}: it belongs to the open one")
-    name = result.env_id.rpartition("-v")[0]
-    if result.track == "zero-shot" and any(name in text for text in run.trained_on):
+    if result.track == "zero-shot" and learned_on(run.trained_on, result.env_id):
         yield Problem(place, "it was trained on this task, which the zero-shot track excludes")

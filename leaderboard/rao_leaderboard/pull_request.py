@@ -1,7 +1,7 @@
 """What a pull request would add to the leaderboard: `python -m rao_leaderboard.pull_request CHANGED.txt`, as Markdown.
 
-The file names the changed paths, each ended by a null character (`git diff --name-only -z`). Only the folders of submissions among them
-are read, and only as `rao_leaderboard.verify` reads: nothing in them is run.
+The file says what is changed, as `git diff --name-status --no-renames -z` does: a letter and a path, each ended by a null character. Only
+the folders of submissions among them are read, and only as `rao_leaderboard.verify` reads: nothing in them is run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from rao_leaderboard.protocol import RUNS
 from rao_leaderboard.ranking import ALL, tables
@@ -18,45 +19,74 @@ from rao_leaderboard.verify import Report, verify
 
 SUBMISSIONS = PurePosixPath("leaderboard/submissions")
 MOST = 20
-"""Problems of a submission that are shown."""
+"""Problems of a submission, and paths, that are shown."""
+
+ADDED = "A"
 
 
-def changed_folders(paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Names of the submissions that `paths` touch, and the paths that are of none; both sorted."""
-    names: set[str] = set()
+class Change(NamedTuple):
+    """A file that a pull request changes: git's letter for how (A, M, D, T, ...), and its path."""
+
+    status: str
+    path: str
+
+
+def parse_changes(text: str) -> list[Change]:
+    """The changes that git lists.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    fields = text.split("\0")
+    if fields.pop() or len(fields) % 2 or not all(len(status) == 1 for status in fields[::2]):
+        raise ValueError("this is not what git diff --name-status --no-renames -z writes")
+    return [Change(*pair) for pair in zip(fields[::2], fields[1::2], strict=True)]
+
+
+def changed_folders(changes: Iterable[Change]) -> tuple[dict[str, list[Change]], list[str]]:
+    """The submissions that are touched, by name, with what is changed of them; and the paths that are of none. Both sorted."""
+    folders: dict[str, list[Change]] = {}
     others: list[str] = []
-    for path in paths:
-        parts = PurePosixPath(path).parts
+    for change in changes:
+        parts = PurePosixPath(change.path).parts
         if parts[:2] == SUBMISSIONS.parts and len(parts) > 3:
-            names.add(parts[2])
+            folders.setdefault(parts[2], []).append(change)
         else:
-            others.append(path)
-    return sorted(names), sorted(others)
+            others.append(change.path)
+    return dict(sorted(folders.items())), sorted(others)
 
 
-def comment(root: Path, paths: Iterable[str], rerun: bool = False) -> tuple[bool, str]:
+def comment(root: Path, changes: Iterable[Change], rerun: bool = False) -> tuple[bool, str]:
     """Whether everything holds, and what to say of it.
 
     Args:
         root: the checkout with the change.
-        paths: the changed paths, as git names them.
+        changes: what it changes.
         rerun: also let ONNX policies act again.
     """
-    names, others = changed_folders(paths)
-    if not names:
+    folders, others = changed_folders(changes)
+    strays = [path for path in others if PurePosixPath(path).parts[:2] == SUBMISSIONS.parts]
+    if not folders and not strays:
         return True, "No submission was changed.\n"
     parts = ["## Leaderboard\n"]
     good = True
     if others:
         good = False
-        listed = ", ".join(_code(path) for path in others[:MOST])
-        parts.append(f"A pull request with a submission changes nothing else. This one also changes {listed}.\n")
-    if len(names) > 1:
+        parts.append(f"A pull request with a submission changes nothing else. This one also changes {_list(others)}.\n")
+    if len(folders) > 1:
         good = False
-        parts.append(f"One submission at a time, please: {', '.join(map(_code, names))}.\n")
-    for name in names:
+        parts.append(f"One submission at a time, please: {_list(folders)}.\n")
+    for name, changed in folders.items():
+        old = sorted(change.path for change in changed if change.status != ADDED)
+        if old:
+            good = False
+            parts.append(
+                f"{_code(name)} is there already, and may be somebody else's: a submission that is there stays as it is, another one takes "
+                f"another name. If it is yours, a maintainer can change or remove it. Not new here: {_list(old)}.\n"
+            )
         folder = root / SUBMISSIONS / name
         if not folder.exists():
+            good = False
             parts.append(f"### {_code(name)}\n\nis removed.\n")
             continue
         report = verify(folder, rerun=rerun)
@@ -100,6 +130,12 @@ def _section(report: Report, others: Sequence[Submission]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _list(texts: Iterable[str]) -> str:
+    given = list(texts)
+    more = f" and {len(given) - MOST} more" if len(given) > MOST else ""
+    return ", ".join(map(_code, given[:MOST])) + more
+
+
 def _code(text: str) -> str:
     """A stranger's text as code: nothing in it is Markdown, a mention or a link."""
     clean = "".join(c if c.isprintable() and c not in "`|" else "?" for c in text)[:300]
@@ -114,8 +150,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(files) != 1:
         sys.stderr.write("usage: python -m rao_leaderboard.pull_request [--rerun] CHANGED.txt\n")
         return 2
-    paths = [path for path in Path(files[0]).read_text(encoding="utf-8", errors="replace").split("\0") if path]
-    good, text = comment(Path.cwd(), paths, rerun)
+    try:
+        changes = parse_changes(Path(files[0]).read_text(encoding="utf-8", errors="surrogateescape"))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{files[0]}: {error}\n")
+        return 2
+    good, text = comment(Path.cwd(), changes, rerun)
     sys.stdout.write(text)
     return 0 if good else 1
 

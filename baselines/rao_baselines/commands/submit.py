@@ -32,19 +32,36 @@ def command(
     task: Annotated[
         list[str] | None, typer.Option(help="Only these ids; for the open track, which ones.", show_default="all that fit")
     ] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help="Maze, Algebra, LongSeq, Nested or Dialogue; may be given often.", show_default="all that fit"),
+    ] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each agent that was not trained; each has other episodes.")] = 1,
     sampled: Annotated[bool, typer.Option("--sampled/--greedy", help="How a policy acts.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Submit policies as ONNX: others can run them again (second badge).")] = False,
     artefact: Annotated[
-        list[Path] | None, typer.Option(help="A file of the policy, where it cannot be found out; may be given often.", show_default=False)
+        list[Path] | None,
+        typer.Option(help="A file of the policy, which is published; may be given often.", show_default=False),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--env-arg", "-e", metavar="KEY=VALUE", help="spawn=false or observe_frame=true.")
     ] = None,
     agent_name: Annotated[str | None, typer.Option(help="What tables call it.", show_default="--name")] = None,
+    trained_on: Annotated[
+        list[str] | None, typer.Option(help="What every run was trained on; may be given often.", show_default="what rao train says")
+    ] = None,
+    training_steps: Annotated[
+        int | None, typer.Option(help="Environment steps of every run's training.", show_default="what the model says", min=0)
+    ] = None,
     algorithm: Annotated[str | None, typer.Option(help="How it was made, in a few words.", show_default="--agent-name")] = None,
     description: Annotated[str, typer.Option(help="Whatever else should be known.", show_default=False)] = "",
-    full_context: Annotated[bool, typer.Option("--full-context", help="It keeps more from step to step than one frame's window.")] = False,
+    full_context: Annotated[
+        bool,
+        typer.Option(
+            "--full-context",
+            help="It keeps more than one frame's window.",
+        ),
+    ] = False,
     code_url: Annotated[
         str | None, typer.Option(help="Where its code is (https).", show_default="this repository's origin, where it is one")
     ] = None,
@@ -64,13 +81,15 @@ def command(
 
       rao submit "process:python agent.py" --artefact agent.py --name my-agent --author "A. Name" --task RAO/Maze-20x20-v0
 
-    Which episodes are played follows from the policy's files: see leaderboard/PROTOCOL.md. Ctrl-C keeps what is finished; the same
-    command goes on. The folder is written when everything is there, and not before.
+      rao submit random --family Maze --name chance --author "A. Name" --repeat 5
+
+    Which episodes are played follows from the policy's files (of a program also its command, of a function its name): see
+    leaderboard/PROTOCOL.md. Ctrl-C keeps the tasks that are finished; the same command goes on. The folder is written when everything
+    is there and holds, and not before.
     """
     from rao_baselines.pool import stop_requests
     from rao_baselines.submitting import playing, sources, writing
     from rao_leaderboard.protocol import TRACKS, Task
-    from rao_leaderboard.verify import verify
 
     tracks = track or ["standard", "zero-shot"]
     for chosen in tracks:
@@ -81,7 +100,7 @@ def command(
     if repeat < 1 or not 0 < timeout < float("inf"):
         raise UserError("--repeat must be at least 1, and --timeout a positive number of seconds")
     words = _words(name, agent_name, tuple(author), code_url, commit, algorithm, description, full_context)
-    if (out / name).exists():
+    if name and (out / name).exists():
         raise UserError(f"{out / name} is there already: delete it, or take another --name")
     options = sources.check_options(parse_assignments(assignments or []))
     runs = [
@@ -89,7 +108,11 @@ def command(
         for k, text in enumerate(agents)
         for n in range(repeat)
     ]
-    tasks = {run.name: playing.choose_tasks(run, tracks, task or []) for run in runs}
+    for run in runs:
+        run.trained_on = tuple(trained_on) if trained_on else run.trained_on
+        run.training_steps = run.training_steps if training_steps is None else training_steps
+    tasks = {run.name: playing.choose_tasks(run, tracks, task or [], family or []) for run in runs}
+    writing.check(words, runs, tasks, deterministic=not sampled)
     kept = work or Path("runs/submit") / name
     played = []
     with ui.progress_bars(not as_json) as bars, stop_requests() as asked:
@@ -115,8 +138,11 @@ def command(
         except StoppedError:
             raise StoppedError(f"stopped; {len(played)} of {total} tasks are kept in {kept}. The same command goes on") from None
     submission, files = writing.submission_of(words, played, deterministic=not sampled)
-    path = writing.put_in_place(out, submission, files)
-    report = verify(path, rerun=onnx)
+    with ui.progress_bars(not as_json) as bars:
+        board = bars.add_task("verifying", total=None, note="acting and replaying" if onnx else "replaying")
+        path, report = writing.put_in_place(
+            out, submission, files, rerun=onnx, progress=lambda done, total: bars.update(board, completed=done, total=total)
+        )
     _show(path, submission, report, as_json)
     if not report.ok:
         raise typer.Exit(1)
@@ -137,6 +163,8 @@ def _words(
     url, revision = code_url or writing.default_url(), commit or writing.default_commit()
     if revision is None:
         raise UserError("say with --commit which commit of the agent's code was used; this folder is in no git repository")
+    if commit is None and writing.uncommitted():
+        ui.say("remark: this repository has changes that its commit, which the submission names, does not have")
     agent = agent_name or name
     return writing.Words(
         name=name,
@@ -146,7 +174,7 @@ def _words(
         commit=revision,
         algorithm=algorithm or agent,
         description=description,
-        context="full-context" if full_context else "standard",
+        full_context=full_context,
     )
 
 
@@ -169,7 +197,11 @@ def _show(path: Path, submission: Any, report: Any, as_json: bool) -> None:
         for row in table.rows
     ]
     if as_json:
-        ui.print_json({"path": str(path), "verified": report.as_dict(), "rows": [list(row) for row in rows]})
+        ui.print_json({"path": str(path) if report.ok else None, "verified": report.as_dict(), "rows": [list(row) for row in rows]})
+        return
+    if not report.ok:
+        ui.err().print(describe(report), end="", markup=False, soft_wrap=True)
+        ui.say(f"{path} was not written: what was played does not hold")
         return
     ui.print_table("", ("track", "table", "success", "runs", "steps", "critical path", ""), rows, text=("table", ""))
     ui.out().print(describe(report), end="", markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,8 @@ We write, they answer, one line each:
 
 with one action for each row, in their order. Several episodes run side by side; an episode's number is never used twice, and one that is
 not asked about any more is over. At the end its input is closed; a program that has not left a little later is stopped. What it writes
-to its standard error is shown as it is. Numbers of observations are integers or decimals, arrays are lists of lists.
+to its standard error is shown as it is; programs that it has started are stopped with it, unless they have begun a session of their own.
+Numbers of observations are integers or decimals, arrays are lists of lists.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from rao_baselines.errors import UserError
 
 FORMAT = "rao-agent-1"
 MAX_LINE = 16 * 2**20
-"""Characters of an answer."""
+"""Bytes of an answer."""
+
+CHUNK = 2**16
 
 GRACE = 2.0
 """Seconds a program has to leave once its input is closed."""
@@ -46,7 +49,7 @@ class ProcessAgent:
     Args:
         command: as a shell would read it; no shell runs it.
         hello: the first line, less its type and format.
-        patience: seconds to wait for an answer.
+        patience: seconds to wait for an answer, counted from when the question is put.
 
     Raises:
         UserError: the program cannot be started, takes too long, ends, or answers something else than it was asked for.
@@ -57,17 +60,21 @@ class ProcessAgent:
     def __init__(self, command: str, hello: dict[str, Any], patience: float = 60.0) -> None:
         self.command, self.patience = command, patience
         self.__name__ = command
-        self.episodes = 0
+        self.episodes = self.asked = 0
         try:
             words = shlex.split(command)
             if not words:
                 raise ValueError("it is empty")
-            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            # Unbuffered: no lock of a buffer is held by a thread that waits for the program, so that `close` never waits for it.
+            self.process = subprocess.Popen(words, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         except (OSError, ValueError) as error:
             raise UserError(f"the program {command!r} cannot be started: {error}") from error
+        self.questions: queue.Queue[bytes | None] = queue.Queue()
         self.lines: queue.Queue[bytes | None] = queue.Queue(8)
-        self.listener = threading.Thread(target=self._listen, daemon=True)
-        self.listener.start()
+        self.closing = threading.Event()
+        self.threads = [threading.Thread(target=target, daemon=True) for target in (self._write, self._listen)]
+        for thread in self.threads:
+            thread.start()
         try:
             answer = self._ask({"type": "hello", "format": FORMAT, **hello})
             if answer.get("type") != "ready":
@@ -96,24 +103,27 @@ class ProcessAgent:
         actions = answer.get("actions")
         if answer.get("type") != "actions" or not isinstance(actions, list) or len(actions) != len(rows):
             raise self._complaint(f'must answer with {{"type": "actions", "actions": [{len(rows)} of them]}}, not {_short(answer)}')
-        for action in actions:
+        for (episode, step), action in zip(states, actions, strict=True):
             if not isinstance(action, int) or isinstance(action, bool) or not 0 <= action < mask.shape[1]:
-                raise self._complaint(f"chose {_short(action)}; an action is an integer in [0, {mask.shape[1]})")
+                raise self._complaint(
+                    f"chose {_short(action)} in step {step} of episode {episode}; an action is an integer in [0, {mask.shape[1]})"
+                )
         return np.array(actions, np.int64), [(episode, step + 1) for episode, step in states]
 
     def close(self) -> None:
-        """End the program: its input is closed, then it and whatever it has started are stopped."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
+        """End the program: its input is closed, then it and whatever it has started are stopped. Waits a few seconds at most."""
+        self.questions.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
         self._kill()
         self.process.wait()
-        while self.listener.is_alive():  # it may wait for a place in the queue, or for the end of what was written
-            with contextlib.suppress(queue.Empty):
-                self.lines.get(timeout=0.05)
-        self.process.stdout.close()
+        self.closing.set()
+        for thread in self.threads:  # a child that has left the program's session may still hold its pipes: it is not waited for
+            thread.join(GRACE)
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -126,25 +136,44 @@ class ProcessAgent:
         self.episodes += 1
         return self.episodes - 1, 0
 
+    def _write(self) -> None:
+        """Put the questions; a program that does not read them keeps only this thread waiting."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(ValueError, OSError):  # it has gone: what its end says is `_listen`'s
+            while (question := self.questions.get()) is not None:
+                rest = memoryview(question)
+                while rest:
+                    rest = rest[self.process.stdin.write(rest) :]
+            self.process.stdin.close()
+
     def _listen(self) -> None:
         """Hand over the lines of the program, and None at their end."""
         assert self.process.stdout is not None
+        begun = bytearray()
         with contextlib.suppress(ValueError, OSError):
-            while line := self.process.stdout.readline(MAX_LINE + 1):
-                self.lines.put(line)
-                if len(line) > MAX_LINE:
+            while chunk := self.process.stdout.read(CHUNK):
+                *whole, last = chunk.split(b"\n")
+                for line in whole:
+                    self._hand_over(bytes(begun) + line)
+                    begun.clear()
+                begun += last
+                if len(begun) > MAX_LINE or self.closing.is_set():
                     break
-        self.lines.put(None)
+        if begun:
+            self._hand_over(bytes(begun))
+        self._hand_over(None)
+
+    def _hand_over(self, line: bytes | None) -> None:
+        while not self.closing.is_set():
+            with contextlib.suppress(queue.Full):
+                self.lines.put(line, timeout=0.1)
+                return
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        if not self.lines.empty() and self.process.poll() is None:
+        if self.asked and self.lines.queue and self.lines.queue[0] is not None:
             raise self._complaint("must answer each line once, and say nothing unasked")
-        try:
-            self.process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-            self.process.stdin.flush()
-        except OSError:  # it has gone: what its end says comes below
-            pass
+        self.asked += 1
+        self.questions.put(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         try:
             line = self.lines.get(timeout=self.patience)
         except queue.Empty:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +17,9 @@ from rao_baselines.submitting.sources import Source
 from rao_envs import Evaluation, __version__, registered_ids
 from rao_envs.core.files import replacing
 from rao_leaderboard import fingerprints, traces
+from rao_leaderboard.claims import learned_on
 from rao_leaderboard.folder import file_entry
-from rao_leaderboard.protocol import OPTIONS, TASKS, Task, artefact_digest, episode_seeds
+from rao_leaderboard.protocol import OPTIONS, PROTOCOL, TASKS, Task, artefact_digest, episode_seeds
 
 Report = Callable[[int, int], None]
 """Called with the finished episodes of a task and with all."""
@@ -34,22 +37,34 @@ class _StopRequestedError(Exception):
     pass
 
 
-def choose_tasks(source: Source, tracks: Sequence[str], env_ids: Sequence[str]) -> list[Task]:
-    """The tasks that a run plays: those of the tracks, or those asked for, as far as they are of the run's family.
+FAMILIES = tuple(dict.fromkeys(task.family for task in TASKS))
+
+
+def choose_tasks(source: Source, tracks: Sequence[str], env_ids: Sequence[str], families: Sequence[str] = ()) -> list[Task]:
+    """The tasks that a run plays: those of the tracks (and families), or those asked for, as far as they are of the run's own family.
+
+    Those that a run was trained on are left out of the zero-shot track, unless they are asked for.
 
     Raises:
-        UserError: an id that the tracks do not have, or none that the run can play.
+        UserError: a family that there is not, an id that the tracks do not have, or none that the run can play.
     """
-    tasks = [task for task in TASKS if task.track in tracks]
+    for family in families:
+        if family.lower() not in map(str.lower, FAMILIES):
+            raise UserError(f"there is no family {family!r}: {', '.join(FAMILIES)}")
+    wanted = {family.lower() for family in families or FAMILIES}
+    tasks = [task for task in TASKS if task.track in tracks and task.family.lower() in wanted]
     if "open" in tracks:
-        tasks += [Task("open", "", env_id) for env_id in env_ids]
+        tasks += [Task("open", "", env_id) for env_id in dict.fromkeys(env_ids)]
     known = {task.env_id for task in tasks}
     for env_id in env_ids:
         if env_id not in known:
             raise UserError(f"{env_id} is no task of {' or '.join(tracks)}, but these are: {', '.join(sorted(known))}")
         if env_id not in registered_ids():
             raise UserError(f"the leaderboard knows no {env_id}: see rao list")
-    tasks = [task for task in tasks if not env_ids or task.env_id in env_ids]
+    if env_ids:
+        tasks = [task for task in tasks if task.env_id in env_ids]
+    else:
+        tasks = [task for task in tasks if task.track != "zero-shot" or not learned_on(source.trained_on, task.env_id)]
     if source.family is not None:
         tasks = [task for task in tasks if gym.spec(task.env_id).entry_point == source.family]
     if not tasks:
@@ -79,19 +94,20 @@ def digest_of(source: Source) -> str:
 def play(source: Source, task: Task, *, deterministic: bool, kept: Path, report: Report, should_stop: Callable[[], bool]) -> Evaluation:
     """The run's episodes of one task: those kept in the folder `kept`, or new ones, which are kept then.
 
+    Kept ones are of the same policy, settings, protocol, and version of the environment.
+
     Raises:
         StoppedError: `should_stop` said so; what is finished is kept.
         UserError: the agent does not fit, or fails.
     """
     digest = digest_of(source)
     seeds = episode_seeds(digest, task.env_id)
-    file = (
-        kept
-        / f"{digest[:16]}-{fingerprints.known()[task.env_id][:8]}-{'greedy' if deterministic else 'sampled'}{_slug(task)}{traces.SUFFIX}"
-    )
+    conditions = [digest, source.settings, deterministic, PROTOCOL, __version__, fingerprints.known()[task.env_id]]
+    key = hashlib.sha256(json.dumps(conditions).encode()).hexdigest()
+    file = kept / f"{digest[:16]}-{key[:16]}-{task.track}-{task.env_id.removeprefix('RAO/')}{traces.SUFFIX}"
     with contextlib.suppress(OSError, ValueError):
         found = traces.unpack(file.read_bytes())
-        if tuple(episode.seed for episode in found.episodes) == seeds and found.version == __version__:
+        if tuple(episode.seed for episode in found.episodes) == seeds:
             return found
 
     def step(finished: int, total: int) -> None:
@@ -137,7 +153,3 @@ def play_all(
         for task in tasks[source.name]:
             report = on_task(source, task)
             yield Played(source, task, play(source, task, deterministic=deterministic, kept=kept, report=report, should_stop=should_stop))
-
-
-def _slug(task: Task) -> str:
-    return f"-{task.track}-{task.env_id.removeprefix('RAO/')}"

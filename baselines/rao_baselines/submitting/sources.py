@@ -21,7 +21,10 @@ from rao_leaderboard.protocol import OPTIONS
 
 Interface = Literal["model", "callable", "process", "language-model", "builtin"]
 Maker = Callable[[str, dict[str, Any]], AbstractContextManager[Loaded]]
-"""Opens the agent for an environment, whose keyword arguments are the second argument."""
+"""Opens the agent for an environment; the second argument holds `deterministic`."""
+
+MOST_POINTS = 500
+"""Of a learning curve."""
 
 
 @dataclass
@@ -33,8 +36,10 @@ class Source:
         interface: how it is run.
         files: contents of its policy's files by name: what its digest, and so its episodes, come from.
         open: makes it act in an environment.
+        settings: what else decides how it acts, as text: episodes that were kept under others are not its own.
         onnx: the name of the file among them that acts; None for none.
         family: entry point of the environments it was trained for; None where it says nothing.
+        full_context: whether it is known to keep more from step to step than one frame's window.
         training_seed, training_steps, trained_on, wall_clock, curve: see `rao_leaderboard.schema.Run`.
     """
 
@@ -42,8 +47,10 @@ class Source:
     interface: Interface
     files: dict[str, bytes]
     open: Maker
+    settings: str = ""
     onnx: str | None = None
     family: str | None = None
+    full_context: bool = False
     training_seed: int | None = None
     training_steps: int = 0
     trained_on: tuple[str, ...] = ()
@@ -70,21 +77,33 @@ def make_source(
     """
     given = _read(artefact)
     if number is not None:
-        given["run.txt"] = f"run {number}\n".encode()
+        _put(given, "run.txt", f"run {number}\n".encode())
     kwargs = dict(env_kwargs)
+    source = _make_source(text, name, given, kwargs, patience, onnx, bool(artefact))
+    source.settings = json.dumps(kwargs, sort_keys=True)
+    return source
+
+
+def _make_source(
+    text: str, name: str, given: dict[str, bytes], kwargs: dict[str, Any], patience: float, onnx: bool, has_artefact: bool
+) -> Source:
     if text in BUILTINS:
-        given["policy.txt"] = f"rao evaluate {text}: {BUILTINS[text].summary}\n".encode()
+        _put(given, "policy.txt", f"rao evaluate {text}: {BUILTINS[text].summary}\n".encode())
         return Source(name, "builtin", given, lambda env_id, _: _still(load_agent(text, env_id, {"spawn": True} | kwargs)))
     if text.startswith("process:"):
-        if not artefact:
+        if not has_artefact:
             raise UserError("a program's policy cannot be found out: name its files (weights, source, prompt) with --artefact")
-        return Source(name, "process", given, _open_process(text.removeprefix("process:"), kwargs, patience))
+        command = text.removeprefix("process:")
+        # Part of the policy: other arguments are another policy, and have other episodes.
+        _put(given, "command.txt", f"{command}\n".encode())
+        return Source(name, "process", given, _open_process(command, kwargs, patience))
     module, separator, function = text.partition(":")
     if separator and module.replace(".", "_").replace("_", "a").isidentifier() and not Path(text).exists():
         agent = _import(module, function)
-        if not artefact:
+        if not has_artefact:
             given |= _source_of(agent, text)
-        return Source(name, "callable", given, lambda env_id, _: _still(Loaded(agent, text, {"spawn": True} | kwargs, 1)))
+        _put(given, "function.txt", f"{text}\n".encode())
+        return Source(name, "callable", given, lambda env_id, _: _from_here(Loaded(agent, text, {"spawn": True} | kwargs, 1)))
     return _model_source(text, name, given, kwargs, onnx)
 
 
@@ -94,21 +113,38 @@ def _model_source(text: str, name: str, given: dict[str, bytes], kwargs: dict[st
     facts = _facts(path)
     if onnx:
         content = _export(model, path)
-        source = Source(name, "model", {**given, "policy.onnx": content}, _open_onnx(content, model, path, kwargs), onnx="policy.onnx")
+        _put(given, "policy.onnx", content)
+        source = Source(name, "model", given, _open_onnx(content, model, path, kwargs), onnx="policy.onnx")
     else:
-        source = Source(
-            name, "model", {**given, "policy.zip": path.read_bytes()}, lambda env_id, _: _still(fit(model, path, env_id, dict(kwargs)))
-        )
+        _put(given, "policy.zip", path.read_bytes())
+        source = Source(name, "model", given, lambda env_id, _: _still(fit(model, path, env_id, dict(kwargs))))
+    source.full_context = hasattr(getattr(model, "policy", model), "lstm_hidden_state_shape")
+    source.training_steps, source.training_seed = int(getattr(model, "num_timesteps", 0)), getattr(model, "seed", None)
     if facts:
+        settings = facts.get("settings", {})
         source.family = _family(facts["env_id"])
         source.training_seed, source.training_steps = facts.get("seed"), int(facts.get("steps", 0))
         source.wall_clock = facts.get("seconds")
-        arguments = json.dumps(facts.get("settings", {}).get("env_kwargs", {}), sort_keys=True, separators=(",", ":"))
-        source.trained_on = (facts["env_id"] + ("" if arguments == "{}" else f" {arguments}")[:150],)
-        mode = "sampled"
-        points = [(point["steps"], point[mode]["success"]) for point in facts.get("curve", ()) if point[mode]["success"] is not None]
-        source.curve = tuple((int(steps), float(success)) for steps, success in points)
+        source.trained_on = _trained_on(facts["env_id"], settings)
+        source.full_context = source.full_context or settings.get("frame_stack", 1) > 1
+        source.curve = _curve(facts.get("curve", ()))
     return source
+
+
+def _trained_on(env_id: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ids that a run of `rao train` has learned on: of a curriculum or a mixture, all of them."""
+    arguments = json.dumps(settings.get("env_kwargs") or {}, sort_keys=True, separators=(",", ":"))
+    own = env_id + ("" if arguments == "{}" else f" {arguments}"[:150])
+    tasks = [*(settings.get("curriculum") or {}).get("stages", ()), *(settings.get("mixture") or {})]
+    return tuple(dict.fromkeys([own, *(str(task)[:200] for task in tasks)]))
+
+
+def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
+    """Success of the sampling policy while it learned, MOST_POINTS of its points at most."""
+    known = [(int(point["steps"]), point["sampled"]["success"]) for point in points]
+    found = [(steps, float(success)) for steps, success in known if success is not None]
+    every = -(-len(found) // MOST_POINTS) if found else 1
+    return tuple(found[::every])
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -178,21 +214,37 @@ def _still(loaded: Loaded) -> AbstractContextManager[Loaded]:
     return contextlib.nullcontext(loaded)
 
 
-def _import(module: str, function: str) -> Any:
-    """`module:function`, also from the current folder."""
+@contextlib.contextmanager
+def _from_here(loaded: Loaded) -> Iterator[Loaded]:
+    """An agent that may import what lies beside it while it acts."""
+    with _current_folder():
+        yield loaded
+
+
+@contextlib.contextmanager
+def _current_folder() -> Iterator[None]:
+    """Modules are also looked for in the current folder."""
     here = str(Path.cwd())
     added = here not in sys.path
     if added:
         sys.path.insert(0, here)
     try:
-        found: Any = importlib.import_module(module)
-        for part in function.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{module}:{function} cannot be imported: {error}") from error
+        yield
     finally:
         if added:
-            sys.path.remove(here)
+            with contextlib.suppress(ValueError):  # the agent's own code may have taken it away
+                sys.path.remove(here)
+
+
+def _import(module: str, function: str) -> Any:
+    """`module:function`, also from the current folder."""
+    try:
+        with _current_folder():
+            found: Any = importlib.import_module(module)
+            for part in function.split("."):
+                found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{module}:{function} cannot be imported: {error}") from error
     if not callable(found):
         raise UserError(f"{module}:{function} is no function (observation, mask, state) -> action")
     return found
@@ -220,6 +272,17 @@ def _read(paths: Sequence[Path]) -> dict[str, bytes]:
         if not files[path.name]:
             raise UserError(f"the artefact {path} is empty")
     return files
+
+
+def _put(files: dict[str, bytes], name: str, content: bytes) -> None:
+    """Add a file of ours to those the user named.
+
+    Raises:
+        UserError: one of them is called like it.
+    """
+    if name in files:
+        raise UserError(f"an artefact cannot be called {name}: what rao submit writes there is part of the policy, too")
+    files[name] = content
 
 
 def _family(env_id: str) -> str | None:

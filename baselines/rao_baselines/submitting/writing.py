@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from rao_baselines import provenance
 from rao_baselines.errors import UserError
 from rao_baselines.submitting.playing import Played
+from rao_baselines.submitting.sources import Source
+from rao_envs import Evaluation
 from rao_leaderboard import fingerprints, traces
+from rao_leaderboard.claims import claims
 from rao_leaderboard.folder import POLICIES, TRACES, file_entry, write_submission
-from rao_leaderboard.protocol import EPISODES
-from rao_leaderboard.schema import Agent, Artefact, Point, Result, Run, Software, Submission
-from rao_leaderboard.scores import numbers
+from rao_leaderboard.protocol import EPISODES, Task
+from rao_leaderboard.schema import Agent, Artefact, File, Point, Result, Run, Software, Submission
+from rao_leaderboard.scores import Numbers, numbers
+from rao_leaderboard.verify import Progress, Report, verify
 
 
 @dataclass
@@ -34,7 +40,24 @@ class Words:
     commit: str
     algorithm: str
     description: str = ""
-    context: Literal["standard", "full-context"] = "standard"
+    full_context: bool = False
+
+
+def check(words: Words, runs: Sequence[Source], tasks: Mapping[str, Sequence[Task]], *, deterministic: bool) -> None:
+    """Find out before anything is played what `rao verify` would say of the words, the policies and the choice of tasks.
+
+    Raises:
+        UserError: something is not allowed, or missing; the message names the option.
+    """
+    for source in runs:
+        closed = [task.track for task in tasks[source.name] if task.track != "open"]
+        if closed and source.training_steps and not source.trained_on:
+            raise UserError(f"{source.name} was trained, but does not say on what: name the ids with --trained-on ({closed[0]} track)")
+    results = {source.name: [_result(source, task, None, File.model_construct()) for task in tasks[source.name]] for source in runs}
+    planned = _manifest(words, runs, results, deterministic=deterministic, recursive=True)
+    found = [str(problem) for problem in claims(planned)]
+    if found:
+        raise UserError("; ".join(found[:5]))
 
 
 def submission_of(words: Words, played: Sequence[Played], *, deterministic: bool) -> tuple[Submission, dict[str, bytes]]:
@@ -44,45 +67,62 @@ def submission_of(words: Words, played: Sequence[Played], *, deterministic: bool
         UserError: something that was said is not allowed; the message names the option.
     """
     files: dict[str, bytes] = {}
-    runs = []
-    for source in {id(entry.source): entry.source for entry in played}.values():
-        paths = {name: f"{POLICIES}/{source.name}/{_safe(name)}" for name in source.files}
-        files |= {paths[name]: content for name, content in source.files.items()}
-        results = []
-        for _, task, evaluation in (entry for entry in played if entry.source is source):
-            path = f"{TRACES}/{source.name}/{task.track}-{task.env_id.removeprefix('RAO/')}{traces.SUFFIX}"
-            files[path] = traces.pack(evaluation)
-            results.append(
-                {
-                    "track": task.track,
-                    "env_id": task.env_id,
-                    "env_kwargs": evaluation.env_kwargs,
-                    "trace": file_entry(path, files[path]),
-                    "episodes": EPISODES,
-                    **numbers(evaluation)._asdict(),
-                }
-            )
-        runs.append(
-            _made(
-                Run,
-                name=source.name,
-                training_seed=source.training_seed,
-                training_steps=source.training_steps,
-                trained_on=source.trained_on,
-                wall_clock=source.wall_clock,
-                deterministic=deterministic,
-                artefact=Artefact(
-                    files=tuple(file_entry(paths[name], content) for name, content in source.files.items()),
-                    onnx=None if source.onnx is None else paths[source.onnx],
-                ),
-                results=tuple(_made(Result, **result) for result in results),
-                curve=tuple(Point(steps=steps, success=success) for steps, success in source.curve),
-            )
-        )
-    env_ids = sorted({entry.task.env_id for entry in played})
+    results: dict[str, list[Result]] = {}
+    for source, task, evaluation in played:
+        files |= {_policy_path(source, name): content for name, content in source.files.items()}
+        path = f"{TRACES}/{source.name}/{task.track}-{task.env_id.removeprefix('RAO/')}{traces.SUFFIX}"
+        files[path] = traces.pack(evaluation)
+        results.setdefault(source.name, []).append(_result(source, task, evaluation, file_entry(path, files[path])))
+    runs = list({id(entry.source): entry.source for entry in played}.values())
     recursive = any(entry.evaluation.env_kwargs.get("spawn", True) for entry in played)
+    return _manifest(words, runs, results, deterministic=deterministic, recursive=recursive), files
+
+
+def _policy_path(source: Source, name: str) -> str:
+    return f"{POLICIES}/{source.name}/{_safe(name)}"
+
+
+def _result(source: Source, task: Task, evaluation: Evaluation | None, trace: File) -> Result:
+    """What a run scored on a task; zeros where it has not been played yet."""
+    return _made(
+        Result,
+        track=task.track,
+        env_id=task.env_id,
+        env_kwargs={} if evaluation is None else evaluation.env_kwargs,
+        trace=trace,
+        episodes=EPISODES,
+        **(Numbers(0.0, 0.0, 0.0, 0.0) if evaluation is None else numbers(evaluation))._asdict(),
+    )
+
+
+def _run(source: Source, results: Sequence[Result], deterministic: bool) -> Run:
+    names = [_safe(name).lower() for name in source.files]
+    if len(set(names)) < len(names):
+        raise UserError(f"--artefact: names of files must differ in more than capitals and signs: {', '.join(source.files)}")
+    return _made(
+        Run,
+        name=source.name,
+        training_seed=source.training_seed,
+        training_steps=source.training_steps,
+        trained_on=source.trained_on,
+        wall_clock=source.wall_clock,
+        deterministic=deterministic,
+        artefact=_made(
+            Artefact,
+            files=tuple(file_entry(_policy_path(source, name), content) for name, content in source.files.items()),
+            onnx=None if source.onnx is None else _policy_path(source, source.onnx),
+        ),
+        results=tuple(results),
+        curve=tuple(Point(steps=steps, success=success) for steps, success in source.curve),
+    )
+
+
+def _manifest(
+    words: Words, runs: Sequence[Source], results: Mapping[str, Sequence[Result]], *, deterministic: bool, recursive: bool
+) -> Submission:
     versions = provenance.versions()
-    submission = _made(
+    full_context = words.full_context or any(source.full_context for source in runs)
+    return _made(
         Submission,
         name=words.name,
         agent=_made(
@@ -90,8 +130,8 @@ def submission_of(words: Words, played: Sequence[Played], *, deterministic: bool
             name=words.agent,
             kind="recursive" if recursive else "monolithic",
             algorithm=words.algorithm,
-            interface=played[0].source.interface,
-            context=words.context,
+            interface=runs[0].interface,
+            context="full-context" if full_context else "standard",
             description=words.description,
         ),
         authors=words.authors,
@@ -100,22 +140,46 @@ def submission_of(words: Words, played: Sequence[Played], *, deterministic: bool
         created=datetime.now(timezone.utc).replace(microsecond=0),
         hardware=provenance.processor(),
         software=Software(python=versions.pop("python"), platform=f"{platform.system()} {platform.machine()}", packages=versions),
-        environments={env_id: fingerprints.known()[env_id] for env_id in env_ids},
-        runs=tuple(runs),
+        environments={env_id: fingerprints.known()[env_id] for env_id in sorted({r.env_id for found in results.values() for r in found})},
+        runs=tuple(_run(source, results[source.name], deterministic) for source in runs),
     )
-    return submission, files
 
 
-def put_in_place(folder: Path, submission: Submission, files: dict[str, bytes]) -> Path:
-    """Write the folder, whole or not at all.
+def put_in_place(
+    folder: Path, submission: Submission, files: dict[str, bytes], *, rerun: bool = False, progress: Progress | None = None
+) -> tuple[Path, Report]:
+    """Write the submission's folder into `folder`, and verify it; it is there whole, and holds, or it is not there at all.
+
+    Args:
+        folder: where submissions are.
+        submission: what to write.
+        files: contents by path.
+        rerun: also let ONNX policies act again.
+        progress: told how far verification is.
+
+    Returns:
+        Where it is, if the report is good, or would be; what was found.
 
     Raises:
-        UserError: it is there already.
+        UserError: it is there already, or cannot be written.
     """
+    target = folder / submission.name
     try:
-        return write_submission(folder / submission.name, submission, files)
-    except FileExistsError:
-        raise UserError(f"{folder / submission.name} is there already: delete it, or take another --name") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{submission.name}.", suffix=".tmp", dir=folder) as near:
+            report = verify(write_submission(Path(near) / submission.name, submission, files), rerun=rerun, progress=progress)
+            if report.ok:
+                if os.path.lexists(target):
+                    raise UserError(f"{target} is there already: delete it, or take another --name")
+                (Path(near) / submission.name).rename(target)
+    except OSError as error:
+        raise UserError(f"{target} cannot be written: {error.strerror or error}") from error
+    return target, report
+
+
+def uncommitted() -> bool:
+    """Whether files of that repository are not as the commit has them."""
+    return _git("status", "--porcelain", "--untracked-files=no") is not None
 
 
 def default_commit() -> str | None:
@@ -142,7 +206,17 @@ def _safe(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_.+-]", "-", name).lstrip(".-+") or "file"
 
 
-OPTIONS_OF = {"name": "--name", "authors": "--author", "code_url": "--code-url", "commit": "--commit", "description": "--description"}
+OPTIONS_OF = {
+    "name": "--name",
+    "authors": "--author",
+    "code_url": "--code-url",
+    "commit": "--commit",
+    "description": "--description",
+    "algorithm": "--algorithm",
+    "trained_on": "--trained-on",
+    "training_steps": "--training-steps",
+    "files": "--artefact",
+}
 
 
 def _made(kind: Any, /, **values: Any) -> Any:
@@ -152,4 +226,5 @@ def _made(kind: Any, /, **values: Any) -> Any:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = str(fault["loc"][0]) if fault["loc"] else kind.__name__
-        raise UserError(f"{OPTIONS_OF.get(place, place)}: {fault['msg']}, got {str(fault['input'])[:80]!r}") from None
+        option = "--agent-name" if (kind, place) == (Agent, "name") else OPTIONS_OF.get(place, place)
+        raise UserError(f"{option}: {fault['msg']}, got {str(fault['input'])[:80]!r}") from None
