@@ -1,7 +1,6 @@
 """A program that acts over lines of JSON: delegate where possible, else any allowed action.
 
-    rao submit "process:python examples/line_protocol_agent.py" --artefact examples/line_protocol_agent.py --name lines --author "A. Name" \\
-        --track open --task RAO/Maze-5x5-v0
+    rao submit "process:python examples/line_protocol_agent.py" --artefact examples/line_protocol_agent.py --task RAO/Maze-20x20-v0 ...
 
 Nothing but Python is needed: any language that reads and writes lines will do.
 """

@@ -63,7 +63,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, mo
         exec(compile(shortened, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("example", [ROOT / "examples" / "specialists.py"], ids=lambda path: path.name)
 def test_examples_run(example: Path) -> None:
     done = subprocess.run([sys.executable, str(example), "--episodes", "4"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -76,7 +77,7 @@ def test_how_ours_were_made() -> None:
     for words in lines:
         made = manifests[words[words.index("--name") + 1]]
         agent, runs = made["agent"], made["runs"]
-        options = dict(zip(words, words[1:], strict=False))
+        options = dict(itertools.pairwise(words))
         assert options["--author"] in made["authors"]
         assert (options["--agent-name"], options["--algorithm"]) == (agent["name"], agent["algorithm"])
         assert ("--onnx" in words) == all(run["artefact"]["onnx"] is not None for run in runs)

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rao_baselines import provenance
 from rao_baselines.errors import UserError
@@ -27,6 +27,8 @@ from rao_leaderboard.protocol import EPISODES, Task
 from rao_leaderboard.schema import Agent, Artefact, File, Point, Result, Run, Software, Submission
 from rao_leaderboard.scores import Numbers, numbers
 from rao_leaderboard.verify import Progress, Report, verify
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass
@@ -219,7 +221,7 @@ OPTIONS_OF = {
 }
 
 
-def _made(kind: Any, /, **values: Any) -> Any:
+def _made(kind: type[M], /, **values: Any) -> M:
     """An object of the schema; a value that it does not allow is the user's."""
     try:
         return kind(**values)
